@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
-from tunnelgw.deliver.targets import NAMING_TUNNELS, Discovery
+from tunnelgw.deliver.targets import Discovery
 from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
@@ -181,14 +181,17 @@ class Reconciler:
         self._wanted.want(translation, differences, self._number)
         if is_first:
             self._wanted.begin(snapshot)
-        gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
+        gateways = {id_.key for id_ in differences.verdicts if id_.kind is Kind.GATEWAY}
         self._give_addresses(translation, gateways)
-        if gateways:
-            self._wanted.find_planes_of_tunnels(translation)
-        if is_first or has_doubt_changed or any(entry.table in _ABOUT_TARGETS for entry in change.changed):
-            self._wanted.find_targets(
-                snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
-            )
+        gateways.update(entry.key for entry in change.changed if entry.table is Kind.GATEWAY)
+        self._wanted.find_planes_of_tunnels(translation, gateways)
+        self._wanted.find_targets(
+            translation,
+            change.changed,
+            change.unreadable.keys(),
+            time.monotonic(),
+            are_all_named=change.are_all_named,
+        )
         to_check = _ToCheck.of(differences) | _ToCheck(_with_status((*change.changed, *change.touched)))
         if has_doubt_changed and self._find_unknown():  # if one has gone since, no verdict has changed
             to_check |= _ToCheck(_everything(translation).verdicts)
@@ -218,9 +221,10 @@ class Reconciler:
         before, self._unknown = self._unknown, frozenset(key for key in unreadable if self._wanted.is_served(key))
         return before != self._unknown
 
-    def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
-        for id_ in gateways:
-            verdict, gateway = translation.verdict(id_), translation.snapshot.all(Kind.GATEWAY).get(id_.key)
+    def _give_addresses(self, translation: Translation, gateways: Iterable[Key]) -> None:
+        for key in gateways:
+            verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
+            gateway = translation.snapshot.all(Kind.GATEWAY).get(key)
             if isinstance(verdict, GatewayVerdict) and gateway is not None:
                 self._store.give(gateway, verdict.bound)
 
@@ -243,10 +247,6 @@ class Reconciler:
         if all(receipt.is_credential_problem for receipt in receipts):
             errors = "; ".join(f"{receipt.target}: {receipt.error}" for receipt in receipts)
             self._fail(f"failed to run controller: checking provider credentials: {errors}")
-
-
-_ABOUT_TARGETS = NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
-"""Kinds whose changes may change proxies, tunnels or credentials."""
 
 
 def _everything(translation: Translation) -> Differences:

@@ -60,7 +60,7 @@ def diff(inputs: Inputs, discovery: Discovery, means: Means, *, as_json: bool) -
     translation = Translation(inputs.snapshot, discovery.controller_name, discovery.namespace)
     wanted = {
         name: (plane, document.decode(translation.documents[name].encode(0)))
-        for name, plane in planes(inputs.snapshot, discovery).items()
+        for name, plane in translation.keep(planes, discovery).items()
         if name in translation.documents
     }
     found = [*_of_planes(wanted, means), *_of_tunnels(inputs, translation, discovery, means)]
@@ -92,17 +92,17 @@ def _of_planes(wanted: Mapping[str, tuple[Plane, document.Document]], means: Mea
 
 
 def _of_tunnels(inputs: Inputs, translation: Translation, discovery: Discovery, means: Means) -> Iterator[Difference]:
-    for tunnel in tunnels(inputs.snapshot, discovery).values():
+    for tunnel in translation.keep(tunnels, discovery).values():
         yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), means)
-    for tunnel in _former_tunnels(inputs, discovery):
+    for tunnel in _former_tunnels(inputs, translation, discovery):
         yield from _of_tunnel(tunnel, frozenset(), means)
 
 
-def _former_tunnels(inputs: Inputs, discovery: Discovery) -> list[Tunnel]:
+def _former_tunnels(inputs: Inputs, translation: Translation, discovery: Discovery) -> list[Tunnel]:
     """Tunnels that a controller that starts now would empty. None while a refused object may name them."""
     if any(problem.entry is None or problem.entry.table in NAMING_TUNNELS for problem in inputs.problems):
         return []
-    named = named_tunnels(inputs.snapshot, discovery)
+    named = translation.keep(named_tunnels, discovery)
     return [tunnel for id_, tunnel in left_tunnels(inputs.snapshot, discovery).items() if id_ not in named]
 
 

@@ -20,7 +20,7 @@ from tunnelgw.model.own import (
     GatewayConfigSpec,
 )
 from tunnelgw.model.refs import SecretKeyRef
-from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.model.snapshot import Objects
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
 _TUNNEL_ID = re.compile(TUNNEL_ID)
@@ -33,13 +33,13 @@ class Credentials(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def token_at(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
+def token_at(objects: Objects, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
     """A token that can be sent as `Authorization: Bearer`.
 
     `namespace` and `field` (the Secret's key) count where the reference names none.
     """
     place = _Place.of(ref, namespace, field)
-    found = _secret(snapshot, place)
+    found = _secret(objects, place)
     if found.secret is None or found.secret.fits_header():
         return found
     return Credentials(None, f"{place}: not a token, want one line of printable ASCII")
@@ -59,8 +59,8 @@ class _Place(NamedTuple):
         return f"Secret {self.secret} key {self.field}"
 
 
-def _secret(snapshot: Snapshot, place: _Place) -> Credentials:
-    found = snapshot.read(Entry(Kind.SECRET, place.secret))
+def _secret(objects: Objects, place: _Place) -> Credentials:
+    found = objects.get(Kind.SECRET, place.secret)
     if not isinstance(found, core.Secret):
         return Credentials(None, f"secret not found: {place.secret} (key {place.field})")
     if found.is_outside:
@@ -76,7 +76,7 @@ def _secret(snapshot: Snapshot, place: _Place) -> Credentials:
     return Credentials(Secret(text))
 
 
-def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> tuple[str, str]:
+def account_for(objects: Objects, config: GatewayClassConfigSpec, namespace: str) -> tuple[str, str]:
     """The tunnel's account, configured or named by the connector's token; without one, what to do if the provider
     cannot tell it."""
     if config.account_id:
@@ -88,7 +88,7 @@ def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: s
     if ref is None:
         return "", remedy
     place = _Place.of(ref, namespace, TUNNEL_TOKEN_FIELD)
-    token = _secret(snapshot, place)
+    token = _secret(objects, place)
     if token.secret is None:
         return "", f"{remedy}, or correct tunnelTokenSecretRef: {token.problem}"
     if account := _named_in(token.secret, "a"):
@@ -104,26 +104,26 @@ class Lack(msgspec.Struct, frozen=True):
     """The whole Secret is missing, not just its key."""
 
 
-def lacks(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> Iterator[Lack]:
+def lacks(objects: Objects, config: GatewayClassConfigSpec, namespace: str) -> Iterator[Lack]:
     """What keeps us from the provider, or from the config API of the proxies, that a configuration names."""
     named = [(config.provider_credentials_secret_ref if config.tunnel_id else None, API_TOKEN_FIELD)]
     if isinstance(config, GatewayConfigSpec):
         named.append((config.auth_secret_ref if config.proxy_endpoints else None, AUTH_TOKEN_FIELD))
     for ref, field in named:
-        if ref is None or not (problem := token_at(snapshot, ref, namespace, field).problem):
+        if ref is None or not (problem := token_at(objects, ref, namespace, field).problem):
             continue
         place = _Place.of(ref, namespace, field)
-        yield Lack(problem, is_without_secret=place.secret not in snapshot.all(Kind.SECRET))
+        yield Lack(problem, is_without_secret=objects.get(Kind.SECRET, place.secret) is None)
 
 
-def other_tunnel(snapshot: Snapshot, config: GatewayConfigSpec, namespace: str) -> str:
+def other_tunnel(objects: Objects, config: GatewayConfigSpec, namespace: str) -> str:
     """What is wrong if the connector's token is that of another tunnel than `tunnelID`, which its proxy then opens
     instead. Empty: it is not, as far as we can read it."""
     ref = config.tunnel_token_secret_ref
     if ref is None or not config.tunnel_id:
         return ""
     place = _Place.of(ref, namespace, TUNNEL_TOKEN_FIELD)
-    token = _secret(snapshot, place)
+    token = _secret(objects, place)
     opened = _named_in(token.secret, "t").lower() if token.secret is not None else ""
     if opened == config.tunnel_id or not _TUNNEL_ID.fullmatch(opened):
         return ""

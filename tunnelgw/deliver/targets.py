@@ -1,6 +1,8 @@
 """Where deliveries go: to the proxies of each data plane, and to tunnels with their provider's credentials. Pure.
 
-    Snapshot -> {data plane: config APIs}, {tunnel: credentials}
+    objects -> {data plane: config APIs}, {tunnel: credentials}
+
+They are queries like those of translation, so that only a change of what they name is looked into.
 
 Proxies in a cluster are found through the EndpointSlices of their Service, whether ready or not: a proxy is not ready
 before it is configured. Terminating ones are left alone. A Pod with addresses of both families is one proxy, reached by
@@ -29,9 +31,10 @@ from tunnelgw.model.own import (
     GatewayClassConfigSpec,
     GatewayConfig,
 )
-from tunnelgw.model.snapshot import Entry, Index, Snapshot
+from tunnelgw.model.snapshot import Entry, Index, Objects, Snapshot
 from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.names import created_at
+from tunnelgw.translate.queries import View
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
 """Kinds that name tunnels: an object of these that cannot be read may name a tunnel that nothing else names."""
@@ -105,25 +108,36 @@ class Discovery(msgspec.Struct, frozen=True):
     token: Secret | None = None
 
 
-def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
-    """By id of the data plane. A proxy that several data planes name belongs to the shared one if that is among them,
-    else to the oldest Gateway's."""
-    shared = tuple(dict.fromkeys(map(_one_spelling, discovery.endpoints))) or tuple(
-        _service_endpoints(snapshot, discovery)
-    )
+def planes(view: View, discovery: Discovery) -> dict[str, Plane]:
+    """A query: by id of the data plane.
+
+    A proxy that several data planes name belongs to the shared one if that is among them, else to the oldest Gateway's.
+    """
+    shared = tuple(dict.fromkeys(map(_one_spelling, discovery.endpoints))) or view.ask(_service_endpoints, discovery)
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)
-    own = _own_configs(snapshot, discovery.controller_name)
-    for gateway, config in sorted(own, key=lambda each: each[0].age):
-        ref = config.spec.auth_secret_ref
-        # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
-        token = token_at(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
-        endpoints = tuple(dict.fromkeys(_one_spelling(url) for url in config.spec.proxy_endpoints))
-        created = created_at(gateway.metadata.creation_timestamp) or ""
-        misled = other_tunnel(snapshot, config.spec, config.metadata.namespace)
-        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)), created, misled)
-        taken.update(endpoints)
+    for age, gateway, config in sorted(view.ask(_users, discovery)):
+        plane = view.ask(_own_plane, config)
+        if plane is not None:
+            found[str(gateway)] = msgspec.structs.replace(
+                plane,
+                taken=frozenset(taken.intersection(plane.endpoints)),
+                created_at=created_at(age[0]) or "",
+            )
+            taken.update(plane.endpoints)
     return found
+
+
+def _own_plane(view: View, key: Key) -> Plane | None:
+    """A query: the data plane of a GatewayConfig, as if no other had its proxies, and for a Gateway of any age."""
+    config = view.get(Kind.GATEWAY_CONFIG, key)
+    if not isinstance(config, GatewayConfig):
+        return None
+    ref = config.spec.auth_secret_ref
+    # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
+    token = token_at(view, ref, key.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
+    endpoints = tuple(dict.fromkeys(_one_spelling(url) for url in config.spec.proxy_endpoints))
+    return Plane(endpoints, token, misled=other_tunnel(view, config.spec, key.namespace))
 
 
 def _one_spelling(url: str) -> str:
@@ -135,20 +149,36 @@ def _one_spelling(url: str) -> str:
     return front.lower() + percent + zone
 
 
-def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
-    """By id of the tunnel. If several configurations name a tunnel, the first one with credentials decides."""
+def tunnels(view: View, discovery: Discovery) -> dict[str, Tunnel]:
+    """A query: by id of the tunnel. If several configurations name a tunnel, the first one with credentials decides."""
     found: dict[str, Tunnel] = {}
-    for config, namespace in _configs(snapshot, discovery):
-        if config.tunnel_id and config.tunnel_id not in found:
-            tunnel = _tunnel(snapshot, config, namespace, config.tunnel_id)
-            if tunnel is not None:
-                found[config.tunnel_id] = tunnel
+    for id_, tunnel in _named(view, discovery):
+        if tunnel is not None:
+            found.setdefault(id_, tunnel)
     return found
 
 
-def named_tunnels(snapshot: Snapshot, discovery: Discovery) -> frozenset[str]:
-    """Ids of all tunnels that lead to us, including those whose ingress document is not ours to keep."""
-    return frozenset(config.tunnel_id for config, _ in _configs(snapshot, discovery) if config.tunnel_id)
+def named_tunnels(view: View, discovery: Discovery) -> frozenset[str]:
+    """A query: ids of all tunnels that lead to us, including those whose ingress document is not ours to keep."""
+    return frozenset(id_ for id_, _ in _named(view, discovery))
+
+
+def _named(view: View, discovery: Discovery) -> Iterator[tuple[str, Tunnel | None]]:
+    """What the configurations in use name: the id of a tunnel, with its credentials if its ingress document is ours to
+    keep. Those of classes come first."""
+    configs = [_parameters(gateway_class) for gateway_class in _classes(view, discovery.controller_name)]
+    configs += [Entry(Kind.GATEWAY_CONFIG, user.config) for user in view.ask(_users, discovery)]
+    for config in configs:
+        if config and (named := view.ask(_tunnel_of, config)):
+            yield named
+
+
+def _tunnel_of(view: View, entry: Entry) -> tuple[str, Tunnel | None] | None:
+    """A query: what a configuration names, see `_named`. None: no tunnel."""
+    config = _config(view, entry)
+    if config is None or not config.tunnel_id:
+        return None
+    return config.tunnel_id, _tunnel(view, config, entry.key.namespace or view.home_namespace, config.tunnel_id)
 
 
 def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
@@ -193,18 +223,19 @@ def tunnel_name(tunnel_id: str) -> str:
 def depends_on_tunnels(snapshot: Snapshot, discovery: Discovery) -> bool:
     """Whether each of our classes has a tunnel whose ingress document is ours to keep, so that none works without
     credentials."""
-    specs = [_class_config(snapshot, each) for each in _classes(snapshot, discovery.controller_name)]
+    specs = [_config(snapshot, _parameters(each)) for each in _classes(snapshot, discovery.controller_name)]
     return all(spec is not None and spec.tunnel_id and spec.provider_credentials_secret_ref for spec in specs)
 
 
-def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str]:
+def _service_endpoints(view: View, discovery: Discovery) -> tuple[str, ...]:
+    """A query: the config APIs of the Service's proxies, sorted."""
     if discovery.service is None:
-        return
+        return ()
     scheme = "https" if discovery.is_tls else "http"
     found: set[str] = set()
     families: dict[str, str] = {}
     """By uid of the Pod: the address family by which it is reached."""
-    for item in sorted(_slices(snapshot, discovery.service), key=lambda each: each.address_type):
+    for item in sorted(_slices(view, discovery.service), key=lambda each: each.address_type):
         port = next((each.port for each in item.ports or () if each.name == CONFIG_PORT and each.port), None)
         if port is None:
             continue
@@ -215,53 +246,53 @@ def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str
             if not pod or families.setdefault(pod, item.address_type) == item.address_type:
                 host = f"[{endpoint.addresses[0]}]" if item.address_type == "IPv6" else endpoint.addresses[0]
                 found.add(f"{scheme}://{host}:{port}")
-    yield from sorted(found)
+    return tuple(sorted(found))
 
 
-def _slices(snapshot: Snapshot, service: Key) -> Iterator[EndpointSlice]:
-    for item in snapshot.bucket(Index.SLICES_BY_SERVICE, service):
+def _slices(view: View, service: Key) -> Iterator[EndpointSlice]:
+    for item in view.bucket(Index.SLICES_BY_SERVICE, service):
         if isinstance(item, EndpointSlice) and item.address_type in ("IPv4", "IPv6"):
             yield item
 
 
-def _classes(snapshot: Snapshot, controller_name: str) -> Iterator[GatewayClass]:
-    for item in snapshot.bucket(Index.CLASSES_BY_CONTROLLER, Key("", controller_name)):
+def _classes(objects: Objects, controller_name: str) -> Iterator[GatewayClass]:
+    for item in objects.bucket(Index.CLASSES_BY_CONTROLLER, Key("", controller_name)):
         if isinstance(item, GatewayClass):
             yield item
 
 
-def _gateways(snapshot: Snapshot, gateway_class: GatewayClass) -> Iterator[Gateway]:
-    for item in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
+def _gateways(objects: Objects, gateway_class: GatewayClass) -> Iterator[Gateway]:
+    for item in objects.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
         if isinstance(item, Gateway):
             yield item
 
 
-def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gateway, GatewayConfig]]:
-    """Gateways with a data plane of their own."""
-    for gateway_class in _classes(snapshot, controller_name):
-        for gateway in _gateways(snapshot, gateway_class):
-            if own := _own_config(snapshot, gateway):
-                yield gateway, own
+class _User(NamedTuple):
+    """A Gateway that names a GatewayConfig, which need not exist."""
+
+    age: tuple[str, str]
+    gateway: Key
+    config: Key
 
 
-def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
-    """All configurations in use, with the default namespace of their references."""
-    for gateway_class in _classes(snapshot, discovery.controller_name):
-        spec = _class_config(snapshot, gateway_class)
-        if spec is not None:
-            yield spec, discovery.namespace
-    for gateway, own in _own_configs(snapshot, discovery.controller_name):
-        yield own.spec, gateway.metadata.namespace
+def _users(view: View, discovery: Discovery) -> tuple[_User, ...]:
+    """A query: those of our classes. It keeps edits of Gateways that name the same as before from going any further."""
+    return tuple(
+        _User(gateway.age, gateway.key, config.key)
+        for gateway_class in _classes(view, discovery.controller_name)
+        for gateway in _gateways(view, gateway_class)
+        if (config := _parameters(gateway))
+    )
 
 
 def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
     """Our Gateways, each with its effective configuration and the default namespace of that configuration's
     references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
-        spec = _class_config(snapshot, gateway_class)
+        spec = _config(snapshot, _parameters(gateway_class))
         for gateway in _gateways(snapshot, gateway_class):
-            if own := _own_config(snapshot, gateway):
-                yield gateway, own.spec, gateway.metadata.namespace
+            if own := _config(snapshot, _parameters(gateway)):
+                yield gateway, own, gateway.metadata.namespace
             elif spec is not None:
                 yield gateway, spec, discovery.namespace
 
@@ -269,32 +300,30 @@ def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple
 def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
     """GatewayConfigs that no Gateway names, whether ours or another controller's."""
     gateways = (item for item in snapshot.all(Kind.GATEWAY).values() if isinstance(item, Gateway))
-    used = {own.key for gateway in gateways if (own := _own_config(snapshot, gateway))}
+    used = {_parameters(gateway) for gateway in gateways}
     for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():
-        if key not in used and isinstance(config, GatewayConfig):
+        if Entry(Kind.GATEWAY_CONFIG, key) not in used and isinstance(config, GatewayConfig):
             yield config
 
 
-def _own_config(snapshot: Snapshot, gateway: Gateway) -> GatewayConfig | None:
-    ref = gateway.parameters_ref
-    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
+def _parameters(item: GatewayClass | Gateway) -> Entry | None:
+    """The configuration in effect for a class or a Gateway, which need not exist."""
+    kind = Kind.GATEWAY_CONFIG if isinstance(item, Gateway) else Kind.GATEWAY_CLASS_CONFIG
+    ref = item.parameters_ref
+    if ref is None or (ref.group, ref.kind) != (TUNNELGW, kind):
         return None
-    config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
-    return config if isinstance(config, GatewayConfig) else None
+    return Entry(kind, Key(item.metadata.namespace, ref.name))
 
 
-def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:
-    ref = (gateway_class.previous_spec or gateway_class.spec).parameters_ref
-    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
-        return None
-    config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
-    return config.spec if isinstance(config, GatewayClassConfig) else None
+def _config(objects: Objects, entry: Entry | None) -> GatewayClassConfigSpec | None:
+    found = objects.get(Kind(entry.table), entry.key) if entry else None
+    return found.spec if isinstance(found, GatewayClassConfig | GatewayConfig) else None
 
 
-def _tunnel(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str, tunnel_id: str) -> Tunnel | None:
+def _tunnel(objects: Objects, config: GatewayClassConfigSpec, namespace: str, tunnel_id: str) -> Tunnel | None:
     """None: its ingress document is not ours to keep."""
     if config.provider_credentials_secret_ref is None:
         return None
-    token = token_at(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
-    account, remedy = account_for(snapshot, config, namespace)
+    token = token_at(objects, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
+    account, remedy = account_for(objects, config, namespace)
     return Tunnel(tunnel_id, account, token, remedy)

@@ -2,11 +2,12 @@
 is named any more. Only the reconciler's thread calls this module.
 
     differences -> want        documents and hostnames
-    snapshot    -> find_...    targets, and which tunnels lead to which data planes
+    queries     -> find_...    targets, and which tunnels lead to which data planes
                    send        all of it to the dispatch, in each turn in which we lead
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from daemonkit.logs import get_logger
 from tunnelgw.deliver.departed import DepartedProxies
@@ -38,6 +39,21 @@ from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 log = get_logger(__name__)
 
 
+class _Way(NamedTuple):
+    """What leads to a Gateway; empty if nothing does, or it is not ours."""
+
+    tunnel: str = ""
+    data_plane: str = ""
+
+
+def _way(translation: Translation, gateway: Key) -> _Way | None:
+    """None: there is no such Gateway."""
+    verdict = translation.verdict(ObjectId(Kind.GATEWAY, gateway))
+    if isinstance(verdict, GatewayVerdict):
+        return _Way(verdict.tunnel, verdict.data_plane)
+    return _Way() if gateway in translation.snapshot.all(Kind.GATEWAY) else None
+
+
 class Wanted:
     def __init__(self, dispatch: Dispatch, discovery: Discovery, metrics: Metrics, grace_s: float = GRACE_S) -> None:
         """`grace_s`: how long a tunnel must have been unnamed, or a proxy's Gateway gone, before it is emptied. Times
@@ -51,6 +67,12 @@ class Wanted:
         self._grace_s = grace_s
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
+        self._named: frozenset[str] = frozenset()
+        """Ids of all tunnels that objects name."""
+        self._doubt: tuple[frozenset[Entry], bool] = (frozenset(), True)
+        """`unreadable` and `are_all_named`, as `find_targets` got them last."""
+        self._ways: Mapping[Key, _Way] = {}
+        """By Gateway, of all that there are."""
         self._former = FormerTunnels({})
         self._departed = DepartedProxies(grace_s)
         self._sharing: frozenset[str] = frozenset()
@@ -80,33 +102,46 @@ class Wanted:
         self._dispatch.put_document(plane, parcel, made.settings.listeners, turn)
 
     def find_targets(
-        self, snapshot: Snapshot, unreadable: Collection[Entry], now_s: float, *, are_all_named: bool
+        self,
+        translation: Translation,
+        changed: Collection[Entry],
+        unreadable: Collection[Entry],
+        now_s: float,
+        *,
+        are_all_named: bool,
     ) -> None:
-        """`are_all_named`: `unreadable` is complete."""
-        self.planes = planes(snapshot, self._discovery)
-        self.tunnels = tunnels(snapshot, self._discovery)
-        named = named_tunnels(snapshot, self._discovery)
+        """`changed`: in what the last update differed. `are_all_named`: `unreadable` is complete."""
+        before = self.planes, self.tunnels, self._named, self._doubt
+        self.planes = translation.keep(planes, self._discovery)
+        self.tunnels = translation.keep(tunnels, self._discovery)
+        self._named = translation.keep(named_tunnels, self._discovery)
+        self._doubt = frozenset(unreadable), are_all_named
+        have_gateways_changed = any(entry.table is Kind.GATEWAY for entry in changed)  # some may have come or gone
+        if not have_gateways_changed and before == (self.planes, self.tunnels, self._named, self._doubt):
+            return
         is_certain = are_all_named and not any(entry.table in NAMING_TUNNELS for entry in unreadable)
-        self._former.follow(named, self.tunnels, now_s, is_certain=is_certain)
+        self._former.follow(self._named, self.tunnels, now_s, is_certain=is_certain)
 
         def may_have_gateway(plane: str) -> bool:
             """A look-up, not a search: if hundreds of Gateways go at once, each is asked about whenever another
             goes."""
             namespace, _, name = plane.partition("/")
             entry = Entry(Kind.GATEWAY, Key(namespace, name))
-            return entry.key in snapshot.all(Kind.GATEWAY) or entry in unreadable or not are_all_named
+            return entry.key in translation.snapshot.all(Kind.GATEWAY) or entry in unreadable or not are_all_named
 
         self._departed.follow(self.planes, may_have_gateway, now_s)
 
-    def find_planes_of_tunnels(self, translation: Translation) -> None:
+    def find_planes_of_tunnels(self, translation: Translation, gateways: Iterable[Key]) -> None:
+        """`gateways`: those that have come or gone, or have another verdict."""
+        found = {key: _way(translation, key) for key in gateways}
+        if all(self._ways.get(key) == way for key, way in found.items()):
+            return
+        self._ways = {key: way for key, way in {**self._ways, **found}.items() if way is not None}
         self.planes_by_tunnel = {}
-        leading = dict.fromkeys(translation.snapshot.all(Kind.GATEWAY), "")
-        for key in leading:
-            verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
-            if isinstance(verdict, GatewayVerdict) and verdict.tunnel:
-                self.planes_by_tunnel.setdefault(verdict.tunnel, set()).add(verdict.data_plane)
-                leading[key] = verdict.tunnel
-        self._former.lead(leading)
+        for way in self._ways.values():
+            if way.tunnel:
+                self.planes_by_tunnel.setdefault(way.tunnel, set()).add(way.data_plane)
+        self._former.lead({key: way.tunnel for key, way in self._ways.items()})
         self._say_which_tunnels_share_proxies()
 
     def _say_which_tunnels_share_proxies(self) -> None:

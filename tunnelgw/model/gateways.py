@@ -22,6 +22,11 @@ class GatewayClass(Object, frozen=True):
     previous_spec: GatewayClassSpec | None = msgspec.field(default=None, name="(previous spec)")
     """As for a Gateway: the spec before it named a configuration that cannot be read now."""
 
+    @property
+    def parameters_ref(self) -> ParametersRef | None:
+        """As for a Gateway."""
+        return (self.previous_spec or self.spec).parameters_ref
+
 
 class LabelRequirement(Part, frozen=True):
     key: str

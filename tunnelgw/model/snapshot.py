@@ -6,7 +6,7 @@ and buckets.
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
@@ -43,6 +43,16 @@ class Entry(NamedTuple):
 
     table: Kind | Index
     key: Key
+
+
+class Objects(Protocol):
+    """What objects can be read from: a snapshot, or a view of one that records what is read."""
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        """An object; None: it does not exist."""
+
+    def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
+        """The objects of an index under a key, the oldest first."""
 
 
 def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
@@ -113,6 +123,9 @@ class Snapshot:
 
     def all(self, kind: Kind) -> Mapping[Key, Object]:
         return self._objects[kind]
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        return self._objects[kind].get(key)
 
     def read(self, entry: Entry) -> Object | tuple[Object, ...] | None:
         """An object, or None if there is none; for an index, a bucket, which is empty if there is none."""

@@ -22,7 +22,7 @@ from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.gatewayverdicts import gateway_verdict, set_verdict
 from tunnelgw.translate.policies import PolicyVerdict, policy_verdict
 from tunnelgw.translate.proxyconfig import DataPlaneDocument, plane_settings
-from tunnelgw.translate.queries import Queries, Query, Question
+from tunnelgw.translate.queries import K, Queries, Query, Question, V
 from tunnelgw.translate.routes import PlanePart, RouteParts, route_parts
 from tunnelgw.translate.slots import ListenerId
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, TunnelHost, Verdict
@@ -127,6 +127,10 @@ class Translation:
         found: AnyVerdict | None = answer
         return found
 
+    def keep(self, query: Query[K, V], key: K) -> V:
+        """The answer to a question of others, kept up to date from now on: the same object until it changes."""
+        return self._queries.keep(query, key)
+
     def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> Differences:
         """Move on to a snapshot that differs in these entries."""
         changed = [*changed]
@@ -137,7 +141,7 @@ class Translation:
                     questions.add(_question(table, key))
                 else:
                     self._drop(_question(table, key))
-        questions |= self._queries.update(snapshot, changed)
+        questions |= self._queries.update(snapshot, changed) & self._answers.keys()
         for question in questions:
             self._settle(question)
         for plane in self._closed - self._gateways.keys():

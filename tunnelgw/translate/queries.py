@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
-from tunnelgw.model.snapshot import Entry, Index, Snapshot
+from tunnelgw.model.snapshot import Entry, Index, Objects, Snapshot
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class View(Protocol):
+class View(Objects, Protocol):
     """All that a query may read."""
 
     @property
@@ -32,12 +32,6 @@ class View(Protocol):
     @property
     def home_namespace(self) -> str:
         """The controller's namespace, the default for cluster-scoped objects. Never changes."""
-
-    def get(self, kind: Kind, key: Key) -> Object | None:
-        """An object; None: it does not exist."""
-
-    def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
-        """The objects of an index under a key, the oldest first."""
 
     def ask(self, query: "Query[K, V]", key: K) -> V:
         """The value of another query."""

@@ -12,16 +12,16 @@ import pytest
 
 from daemonkit.secret import Secret
 from tests.tunnelgw.sources.objects import make
+from tunnelgw.deliver import targets
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import (
     Discovery,
+    Plane,
+    Tunnel,
     depends_on_tunnels,
     left_tunnels,
-    named_tunnels,
-    planes,
     tunnel_name,
-    tunnels,
 )
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
@@ -29,6 +29,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import GatewayClassConfig
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.report.deliveries import Answers, delivered, with_left
+from tunnelgw.translate.queries import Queries
 
 OURS = "tests.example/controller"
 ONE, TWO, THREE = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2, 3))
@@ -36,6 +37,22 @@ SERVICE = Key("infra", "proxy")
 DISCOVERY = Discovery(OURS, "home", service=SERVICE, token=Secret("shared"))
 
 Item = tuple[Kind, Object]
+
+
+def queries(snapshot: Snapshot, discovery: Discovery) -> Queries:
+    return Queries(snapshot, discovery.controller_name, discovery.namespace)
+
+
+def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
+    return queries(snapshot, discovery).ask(targets.planes, discovery)
+
+
+def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
+    return queries(snapshot, discovery).ask(targets.tunnels, discovery)
+
+
+def named_tunnels(snapshot: Snapshot, discovery: Discovery) -> frozenset[str]:
+    return queries(snapshot, discovery).ask(targets.named_tunnels, discovery)
 
 
 def encoded(text: str) -> str:

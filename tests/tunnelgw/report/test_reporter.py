@@ -24,6 +24,7 @@ from tests.tunnelgw.deliver.test_targets import (
     encoded,
     gateway_class,
     own_proxy,
+    planes,
     secret,
 )
 from tests.tunnelgw.report.test_events import Recorder
@@ -33,7 +34,7 @@ from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
-from tunnelgw.deliver.targets import Plane, planes, tunnel_name
+from tunnelgw.deliver.targets import Plane, tunnel_name
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.kinds import RESOURCES, Kind

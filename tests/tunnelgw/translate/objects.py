@@ -116,10 +116,15 @@ CLASSES = st.fixed_dictionaries(
         )
     },
 )
+KEY_REFS = st.fixed_dictionaries({"name": NAMES}, optional={"namespace": NAMESPACES})
 CONFIGS = st.fixed_dictionaries(
     {},
     optional={
         "tunnelID": TUNNELS,
+        "providerCredentialsSecretRef": KEY_REFS,
+        "authSecretRef": KEY_REFS,
+        "tunnelTokenSecretRef": KEY_REFS,
+        "proxyEndpoints": st.lists(st.sampled_from(["http://a:8082", "http://A:8082/", "unix:/run/p"]), max_size=2),
         "publish": st.sampled_from(["Tunnel", "Direct", "Odd"]),
         "direct": st.one_of(
             st.fixed_dictionaries({"addresses": st.lists(ADDRESSES, max_size=3, unique=True)}),
@@ -283,6 +288,7 @@ def _secrets() -> list[dict[str, Any]]:
         {"type": "kubernetes.io/tls", "data": {**good, "tls.key": "AAAA"}},
         {"type": "kubernetes.io/tls", "data": {"tls.crt": "***"}},
         {"type": "Opaque"},
+        {"type": "Opaque", "data": {"api-token": "YWJj", "auth-token": "ZGVm", "tunnel-token": "Z2hp"}},
     ]
 
 
@@ -312,7 +318,7 @@ BODIES: dict[Kind, st.SearchStrategy[dict[str, Any]]] = {
         {
             "addressType": st.just("IPv4"),
             "endpoints": _some(st.fixed_dictionaries({"addresses": st.just(["10.0.0.1"])}), 2),
-            "ports": st.just([{"name": "", "port": 8080}]),
+            "ports": st.just([{"name": "", "port": 8080}, {"name": "config", "port": 8082}]),
         }
     ),
 }

@@ -15,9 +15,11 @@ from tests.support.counting import calls_of
 from tests.tunnelgw.translate.objects import Item, items, unique, worlds
 from tests.tunnelgw.translate.routeobjects import Plain
 from tests.tunnelgw.translate.world import object_of, service, translation_of
+from tunnelgw.deliver.targets import Discovery, named_tunnels, planes, tunnels
 from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Snapshot
-from tunnelgw.options import DEFAULT_CONTROLLER
+from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE
 from tunnelgw.sources.tables import Tables
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
@@ -73,6 +75,13 @@ def test_the_order_of_objects_does_not_matter(world: list[Item], chance: random.
     assert said(translation_of(first), first) == said(translation_of(second), second)
 
 
+DISCOVERY = Discovery(DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, service=Key("a", "x"))
+
+
+def targets(translation: Translation) -> list[Any]:
+    return [translation.keep(query, DISCOVERY) for query in (planes, tunnels, named_tunnels)]
+
+
 edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)
 """New or changed objects, and numbers of objects that go."""
 
@@ -87,7 +96,7 @@ def test_after_each_edit_the_translation_equals_one_made_afresh(
         tables.put(kind, item)
     snapshot, _ = tables.take()
     translation = translation_of(snapshot)
-    before = said(translation, snapshot)
+    before, _ = said(translation, snapshot), targets(translation)
     for step in steps:
         for edit in step:
             if isinstance(edit, int):
@@ -100,7 +109,9 @@ def test_after_each_edit_the_translation_equals_one_made_afresh(
         told = translation.update(snapshot, changes.changed)
         now = said(translation, snapshot)
 
-        assert now == said(translation_of(snapshot), snapshot)
+        afresh = translation_of(snapshot)
+        assert now == said(afresh, snapshot)
+        assert targets(translation) == targets(afresh)
         different = {name for name in before.keys() & now.keys() if before[name] != now[name]}
         different |= {name for name in before.keys() ^ now.keys() if not _says_nothing(before.get(name, now.get(name)))}
         assert different <= {*told.verdicts, *told.data_planes, *told.tunnels}

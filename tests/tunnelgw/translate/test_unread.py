@@ -10,9 +10,10 @@ from cryptography import x509
 
 from proxy import document
 from proxy.document import Backend
+from tests.tunnelgw.deliver.test_targets import named_tunnels
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tests.tunnelgw.translate.world import NAMESPACE, WEB, in_words, object_of, service, translation_of
-from tunnelgw.deliver.targets import Discovery, named_tunnels
+from tunnelgw.deliver.targets import Discovery
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
