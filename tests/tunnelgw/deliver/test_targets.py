@@ -223,7 +223,12 @@ def test_a_proxy_that_several_data_planes_name_belongs_to_the_shared_one_or_the_
     (kind, gateway), config = own_proxy(**spec)
     gateway_spec = msgspec.to_builtins(gateway)["spec"]
     gateways = [
-        (kind, make(kind, name, gateway_spec, namespace="shop", metadata={"creationTimestamp": f"2026-01-0{day}"}))
+        (
+            kind,
+            make(
+                kind, name, gateway_spec, namespace="shop", metadata={"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
+            ),
+        )
         for name, day in (("a-younger", 2), ("b-older", 1))
     ]
     discovery = Discovery(OURS, "home", endpoints=("http://10.0.0.1:8082",))
@@ -231,10 +236,10 @@ def test_a_proxy_that_several_data_planes_name_belongs_to_the_shared_one_or_the_
     found = planes(Snapshot.of([gateway_class("class"), config, *gateways]), discovery)
 
     both = ("http://10.1.0.1:8082", "http://10.0.0.1:8082")
-    assert {name: (plane.endpoints, plane.taken) for name, plane in found.items()} == {
-        "shared": (("http://10.0.0.1:8082",), frozenset()),
-        "shop/b-older": (both, {"http://10.0.0.1:8082"}),
-        "shop/a-younger": (both, {*both}),
+    assert {name: (plane.endpoints, plane.taken, plane.created_at) for name, plane in found.items()} == {
+        "shared": (("http://10.0.0.1:8082",), frozenset(), ""),
+        "shop/b-older": (both, {"http://10.0.0.1:8082"}, "2026-01-01T00:00:00Z"),
+        "shop/a-younger": (both, {*both}, "2026-01-02T00:00:00Z"),
     }
 
 
