@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from proxy.document import canonical_address
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewayClass, is_ip_address
 from tunnelgw.model.kinds import Kind
@@ -120,7 +121,7 @@ def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
     """Why clients cannot be sent here, as external-dns and other readers of the status would do; empty: they can."""
     if not is_ip_address(text):
         return otherwise
-    address = ipaddress.ip_address(text)
+    address = ipaddress.ip_address(canonical_address(text))  # as the proxy would bind it
     is_of_no_host = address.is_unspecified or address.is_multicast or (address.version == 6 and address.is_link_local)
     return "not the address of a host: want one at which clients reach the proxy" if is_of_no_host else ""
 
