@@ -314,7 +314,8 @@ class Dispatch:
         return ProxyTarget(endpoint, client, lambda version: self._note_version(key, version))
 
     def _note_version(self, key: ProxyKey, version: int) -> None:
-        if key.plane != SHARED:  # URLs of shared replicas would pile up, since replicas come and go
+        # URLs of shared replicas would pile up, since replicas come and go. What has been emptied is not emptied again.
+        if key.plane not in (SHARED, _DEPARTED):
             self._versions[key.url] = version
 
     def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
