@@ -23,7 +23,8 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.report.reporter import Reporter
 from tunnelgw.report.situation import Situation
-from tunnelgw.sources.store import Change, Store, Unreadable
+from tunnelgw.sources.store import Change, Store
+from tunnelgw.sources.tables import Unreadable
 from tunnelgw.translate.classes import controllers_instead
 from tunnelgw.translate.pipeline import Differences, Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId

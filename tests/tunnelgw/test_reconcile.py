@@ -38,7 +38,8 @@ from tunnelgw.report.ingress import IngressReport
 from tunnelgw.report.reporter import Reporter
 from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.references import WITH_DATA
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author
 from tunnelgw.translate import routes

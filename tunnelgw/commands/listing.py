@@ -14,7 +14,8 @@ from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.setbacks import Restart
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.scope import Part
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 _LISTING_S = 60.0
 

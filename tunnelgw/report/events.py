@@ -14,7 +14,7 @@ from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object, ObjectMeta
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.store import Unreadable
+from tunnelgw.sources.tables import Unreadable
 
 LASTING_ATTEMPTS = 3
 

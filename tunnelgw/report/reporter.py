@@ -23,7 +23,7 @@ from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
 from tunnelgw.report.situation import Situation
 from tunnelgw.report.updates import StatusUpdates, way_of
-from tunnelgw.sources.store import Unreadable
+from tunnelgw.sources.tables import Unreadable
 from tunnelgw.status.compose import StatusUpdate
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 

@@ -1,4 +1,5 @@
-"""Objects by kind and key, with their indexes; records what edits change. For use by one thread at a time.
+"""Objects by kind and key, with their indexes, and which ones are left out; records what edits change. For use by one
+thread at a time.
 
 Snapshots share what has not changed: a dictionary is copied only if it was edited since the last snapshot, and buckets
 are kept sorted. So an edit costs a search in its buckets, and a snapshot a shallow copy of each edited dictionary.
@@ -6,6 +7,7 @@ are kept sorted. So an edit costs a search in its buckets, and a snapshot a shal
 
 import bisect
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +15,15 @@ import msgspec
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot, index_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why an object is left out of snapshots, in words for its author."""
+
+    reason: str
+    generation: int = 0
+    """`metadata.generation`, if known: the same mistake in a later generation is reported again."""
 
 
 class Edits(NamedTuple):
@@ -26,6 +37,10 @@ class Edits(NamedTuple):
 
 class Tables:
     def __init__(self) -> None:
+        self.is_edited = False
+        """Whether anything has changed since the last `take`."""
+        self.unreadable: dict[Entry, Unreadable] = {}
+        """What is left out. An object that is here has no last readable version in the tables."""
         self._objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
         self._buckets: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
         self._changed: set[Entry] = set()
@@ -38,10 +53,21 @@ class Tables:
     def get(self, entry: Entry) -> Object | None:
         return self._objects[Kind(entry.table)].get(entry.key)
 
-    def keys(self, kind: Kind) -> Iterable[Key]:
-        return self._objects[kind].keys()
+    def is_there(self, entry: Entry) -> bool:
+        """Whether the object exists, can be read, and is not being deleted."""
+        found = self.get(entry)
+        return found is not None and not found.metadata.deletion_timestamp
+
+    def is_unknown(self, entry: Entry) -> bool:
+        """Whether there is no such object, not even one that cannot be read."""
+        return self.get(entry) is None and entry not in self.unreadable
+
+    def keys(self, kind: Kind) -> set[Key]:
+        """Including those of unreadable objects."""
+        return {*self._objects[kind], *(entry.key for entry in self.unreadable if entry.table is kind)}
 
     def count(self, kind: Kind) -> int:
+        """How many objects can be read."""
         return len(self._objects[kind])
 
     def put(self, kind: Kind, item: Object) -> bool:
@@ -50,6 +76,8 @@ class Tables:
         old = self._objects[kind].get(key)
         if old == item:
             return False
+        self.is_edited = True
+        self.unreadable.pop(Entry(kind, key), None)
         if old is not None:
             self._unfile(old)
         self._objects[kind][key] = item
@@ -62,14 +90,22 @@ class Tables:
         return True
 
     def remove(self, kind: Kind, key: Key) -> bool:
-        """Returns False if there was none."""
+        """Returns False if there was none, not even one that cannot be read."""
+        was_unreadable = self.unreadable.pop(Entry(kind, key), None) is not None
         old = self._objects[kind].pop(key, None)
-        if old is None:
+        if old is not None:
+            self._stale_kinds.add(kind)
+            self._unfile(old)
+            self._note(kind, old)
+        elif not was_unreadable:
             return False
-        self._stale_kinds.add(kind)
-        self._unfile(old)
-        self._note(kind, old)
+        self.is_edited = True
         return True
+
+    def leave_out(self, kind: Kind, key: Key, problem: Unreadable) -> None:
+        """The object cannot be read; `remove` it first."""
+        self.unreadable[Entry(kind, key)] = problem
+        self.is_edited = True
 
     def take(self) -> tuple[Snapshot, Edits]:
         """All objects now, and what changed since the last call."""
@@ -80,6 +116,7 @@ class Tables:
                 self._taken_buckets[index] = self._with_buckets(index, keys)
         edits = Edits(frozenset(self._changed), frozenset(self._touched - self._changed))
         snapshot = Snapshot(dict(self._taken_objects), dict(self._taken_buckets))
+        self.is_edited = False
         self._stale_kinds, self._changed, self._touched = set(), set(), set()
         self._stale_buckets = {index: set() for index in Index}
         return snapshot, edits

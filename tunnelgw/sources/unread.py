@@ -8,7 +8,7 @@ after that twice `patience_s` for those named since. For use by one thread at a 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tunnelgw.model.snapshot import Entry
 
@@ -17,8 +17,9 @@ _MOST_PATIENCE = 2
 
 
 class Unread:
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self, patience_s: float, clock: Callable[[], float]) -> None:
         self._patience_s = patience_s
+        self._clock = clock
         self._is_untried: dict[Entry, bool] = {}
         """False: the source has tried to fetch the object, without success."""
         self._asked: set[Entry] = set()
@@ -39,37 +40,35 @@ class Unread:
     def is_disjoint(self, entries: Iterable[Entry]) -> bool:
         return self._is_untried.keys().isdisjoint(entries)
 
-    def add(self, entry: Entry, now_s: float) -> None:
+    def add(self, entry: Entry) -> None:
         if not self.has_untried:
-            self._be_patient(now_s)
+            self._be_patient()
         if entry not in self._is_untried:
             self._is_untried[entry] = True
             self._asked.discard(entry)
             if not self._is_all_listed:
                 self._first.add(entry)
 
-    def drop(self, entry: Entry, now_s: float) -> None:
+    def drop(self, entry: Entry) -> None:
         """The object is not named any more, or is gone."""
         self._is_untried.pop(entry, None)
-        self._note_tried(entry, now_s)
+        self._note_tried(entry)
 
-    def found(self, entry: Entry, now_s: float) -> bool:
-        """Record that the object's data has arrived. False: it was not unread."""
-        if entry not in self._is_untried:
-            return False
-        self.drop(entry, now_s)
-        self._be_patient(now_s)
-        return True
+    def found(self, entry: Entry) -> None:
+        """The object's data has arrived, whether or not it was unread."""
+        if entry in self._is_untried:
+            self.drop(entry)
+            self._be_patient()
 
-    def give_up(self, entry: Entry, now_s: float) -> None:
+    def give_up(self, entry: Entry) -> None:
         """The object could not be fetched now. It stays unread, but nothing waits for it any longer."""
         self._is_untried[entry] = False
-        self._note_tried(entry, now_s)
+        self._note_tried(entry)
 
-    def note_all_listed(self, now_s: float) -> None:
+    def note_all_listed(self) -> None:
         """Every kind has been listed."""
         self._is_all_listed = True
-        self._time_first(now_s)
+        self._time_first()
 
     def ask(self) -> tuple[Entry, ...]:
         """All unread objects, for the source to fetch."""
@@ -80,23 +79,24 @@ class Unread:
         """Whether an answer from the source about this object counts."""
         return entry in self._is_untried and entry in self._asked
 
-    def holds_up(self, since_s: float, now_s: float) -> bool:
+    def holds_up(self, since_s: float) -> bool:
         """Whether a change that came at `since_s` has to wait."""
-        return self.has_untried and now_s < min(self._patient_until_s, since_s + _MOST_PATIENCE * self._patience_s)
+        until_s = min(self._patient_until_s, since_s + _MOST_PATIENCE * self._patience_s)
+        return self.has_untried and self._clock() < until_s
 
-    def holds_up_first(self, now_s: float) -> bool:
+    def holds_up_first(self) -> bool:
         """Whether the first change has to wait."""
-        return self.has_untried and now_s < self._first_until_s
+        return self.has_untried and self._clock() < self._first_until_s
 
-    def _be_patient(self, now_s: float) -> None:
+    def _be_patient(self) -> None:
         """Restart the wait, because the source has got work or has read something."""
-        self._patient_until_s = now_s + self._patience_s
+        self._patient_until_s = self._clock() + self._patience_s
 
-    def _note_tried(self, entry: Entry, now_s: float) -> None:
+    def _note_tried(self, entry: Entry) -> None:
         """The source has tried to fetch the object, or no longer needs to."""
         self._first.discard(entry)
-        self._time_first(now_s)
+        self._time_first()
 
-    def _time_first(self, now_s: float) -> None:
+    def _time_first(self) -> None:
         if self._is_all_listed and not self._first and self._first_until_s == math.inf:
-            self._first_until_s = now_s + _MOST_PATIENCE * self._patience_s
+            self._first_until_s = self._clock() + _MOST_PATIENCE * self._patience_s

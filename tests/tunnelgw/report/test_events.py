@@ -10,7 +10,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents, has_lasted
-from tunnelgw.sources.store import Unreadable
+from tunnelgw.sources.tables import Unreadable
 
 GATEWAY = gateway("gw")
 

@@ -1,6 +1,7 @@
 """Stores in the states that their tests begin with."""
 
 import time
+from collections.abc import Callable
 
 from tunnelgw.model.kinds import Kind
 from tunnelgw.sources.store import Store
@@ -10,9 +11,9 @@ def is_ready(store: Store) -> bool:
     return store.wait(time.monotonic())
 
 
-def listed(*kinds: Kind) -> Store:
+def listed(*kinds: Kind, clock: Callable[[], float] = time.monotonic) -> Store:
     """A store whose kinds were listed, empty, and taken."""
-    store = Store(kinds)
+    store = Store(kinds, clock=clock)
     for kind in kinds:
         store.replace(kind, ())
     store.take()

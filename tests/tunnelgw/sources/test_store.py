@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -16,8 +15,8 @@ from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
-from tunnelgw.sources import store as store_module
-from tunnelgw.sources.store import PATIENCE_S, Store, Unreadable
+from tunnelgw.sources.store import PATIENCE_S, Store
+from tunnelgw.sources.tables import Unreadable
 
 DEADLINE_S = 30.0
 CERT = Entry(Kind.SECRET, Key("default", "cert"))
@@ -241,12 +240,9 @@ def test_nothing_is_taken_while_a_kind_is_behind_others() -> None:
 
 
 @pytest.mark.parametrize("comes_and_goes", [False, True])
-def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_patience(
-    comes_and_goes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_patience(comes_and_goes: bool) -> None:
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE)
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, clock=lambda: now_s)
     store.set_behind(Kind.SERVICE, is_behind=True)
     store.upsert(Kind.HTTP_ROUTE, route("a"))
     for _ in range(4):
@@ -261,13 +257,10 @@ def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_patience(
     assert store.wait(now_s)
 
 
-def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_comes_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_comes_back() -> None:
     """As all kinds do, one after the other, after an outage of the server."""
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE)
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, clock=lambda: now_s)
     for kind in (Kind.HTTP_ROUTE, Kind.SERVICE):
         store.set_behind(kind, is_behind=True)
     now_s += PATIENCE_S
@@ -278,12 +271,9 @@ def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_come
     assert not store.wait(now_s)
 
 
-def test_changes_wait_for_a_kind_that_falls_behind_later_even_if_another_stays_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changes_wait_for_a_kind_that_falls_behind_later_even_if_another_stays_behind() -> None:
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, Kind.BACKEND_TLS_POLICY)
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, Kind.BACKEND_TLS_POLICY, clock=lambda: now_s)
     store.set_behind(Kind.BACKEND_TLS_POLICY, is_behind=True)
     now_s += 10 * PATIENCE_S
 
@@ -301,11 +291,11 @@ def definition(kind: Kind, **metadata: str) -> Object:
     return make(Kind.CUSTOM_RESOURCE_DEFINITION, name, namespace="", metadata=metadata)
 
 
-def without_policies(*, may_come: bool = True) -> Store:
+def without_policies(*, may_come: bool = True, clock: Callable[[], float] = time.monotonic) -> Store:
     """A store that was taken when BackendTLSPolicy was not installed."""
-    store = listed(Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION)
+    store = listed(Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION, clock=clock)
     store.set_absent(Kind.BACKEND_TLS_POLICY, may_come=may_come)
-    assert not is_ready(store)
+    assert not store.wait(clock())
     return store
 
 
@@ -323,12 +313,9 @@ def test_changes_wait_for_a_kind_whose_definition_has_come_until_it_is_listed() 
     assert is_ready(store)
 
 
-def test_no_change_waits_for_a_kind_whose_definition_has_come_longer_than_the_patience(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    store = without_policies()
+def test_no_change_waits_for_a_kind_whose_definition_has_come_longer_than_the_patience() -> None:
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = without_policies(clock=lambda: now_s)
     store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
     assert not store.wait(now_s)
 

@@ -8,7 +8,8 @@ from tunnelgw.model.core import Namespace, Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 CERT = Entry(Kind.SECRET, Key("default", "cert"))
 

@@ -1,7 +1,6 @@
 """Secrets in the store: which of them have data, which are awaited, and what a Gateway keeps until they are read."""
 
 import itertools
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,8 +12,8 @@ from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources import store as store_module
-from tunnelgw.sources.store import PATIENCE_S, Store, Unreadable
+from tunnelgw.sources.store import PATIENCE_S, Store
+from tunnelgw.sources.tables import Unreadable
 
 DEADLINE_S = 30.0
 CERT = Entry(Kind.SECRET, Key("default", "cert"))
@@ -168,12 +167,9 @@ def test_after_the_first_take_a_secret_that_is_not_fetched_in_time_does_not_bloc
     assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "more")),), "it is fetched all the same"
 
 
-def test_gateways_that_keep_naming_other_secrets_delay_other_changes_only_briefly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gateways_that_keep_naming_other_secrets_delay_other_changes_only_briefly() -> None:
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    store = listed(Kind.SECRET, Kind.GATEWAY, Kind.HTTP_ROUTE)
+    store = listed(Kind.SECRET, Kind.GATEWAY, Kind.HTTP_ROUTE, clock=lambda: now_s)
     for name in ("even", "odd"):
         store.upsert(Kind.SECRET, secret(name, key="cHJpdmF0ZQ=="))
     store.take()
@@ -192,12 +188,9 @@ def test_gateways_that_keep_naming_other_secrets_delay_other_changes_only_briefl
     assert now_s - 100.0 == 2 * PATIENCE_S
 
 
-def test_gateways_that_keep_naming_other_secrets_from_the_start_delay_the_first_change_only_briefly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gateways_that_keep_naming_other_secrets_from_the_start_delay_the_first_change_only_briefly() -> None:
     now_s = 100.0
-    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
-    store = Store([Kind.SECRET, Kind.GATEWAY])
+    store = Store([Kind.SECRET, Kind.GATEWAY], clock=lambda: now_s)
     store.replace(Kind.SECRET, [secret(name, key="cHJpdmF0ZQ==") for name in ("cert", "even", "odd")])
     store.replace(Kind.GATEWAY, [gateway("gw", "cert"), gateway("of-even", "even")])
     read_s = 150.0

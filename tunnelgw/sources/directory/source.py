@@ -27,7 +27,8 @@ from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import Manifests, Reading
 from tunnelgw.sources.directory.statuses import StatusFolder, StatusWriter
 from tunnelgw.sources.directory.surroundings import namespace, surroundings, unsaid_namespaces
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 _SHORTEST_PERIOD_S = 0.25
 _LONGEST_PERIOD_S = 10.0

@@ -13,7 +13,7 @@ import msgspec
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.failures import UNREADABLE, Status, Unreachable
-from tunnelgw.sources.store import Unreadable
+from tunnelgw.sources.tables import Unreadable
 
 
 class Rejected(NamedTuple):

@@ -19,7 +19,8 @@ from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.watch import LEFT_OUT_SECRETS, OnRestart, Shared, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 _IDLE_S = 1.0
 _LONGEST_RETRY_S = 5.0

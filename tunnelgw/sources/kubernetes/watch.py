@@ -39,7 +39,8 @@ from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.setbacks import Restart, Setbacks
 from tunnelgw.sources.references import REFERRING, WITH_DATA
 from tunnelgw.sources.scope import Part
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 # For these kinds metadata is enough: whole objects are large.
 _METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})

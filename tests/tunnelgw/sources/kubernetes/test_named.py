@@ -18,7 +18,8 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.tables import Unreadable
 
 NAMES = ("a", "b", "c")
 FORBIDDEN = 403, {"code": 403, "reason": "Forbidden", "message": "no"}
