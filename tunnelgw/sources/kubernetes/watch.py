@@ -437,8 +437,7 @@ class Watch:
             self._server.reach.wait(error.returns, delay_s - soon_s)
 
     def _say_rejected(self, rejected: Rejected) -> None:
-        namespace, name = rejected.key
-        fields = {"kind": str(self._kind), "namespace": namespace, "name": name}
+        fields = {"kind": str(self._kind), "name": str(rejected.key)}
         self._limited.warning("object left out", rejected.problem.reason, **fields)
 
     def _notice(self, items: Iterable[Object]) -> None:

@@ -222,7 +222,7 @@ def test_the_report_of_an_undecodable_object_has_its_generation_and_the_path_of_
         assert problem.generation == 3
         assert "$.spec.hostnames" in problem.reason
         (said,) = fields_of(caplog, "object left out", "HTTPRoute")
-        assert (said["namespace"], said["name"]) == ("default", "bad")
+        assert said["name"] == "default/bad"
 
 
 @pytest.mark.parametrize(
