@@ -158,6 +158,8 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("http://http://host", r"broken \(its scheme is written twice\), want a URL"),
         ("HTTPS://http://host", "written twice"),
         ("http://wss://host", "written twice"),
+        ("http://git+ssh://host", "written twice"),
+        ("https://h2-c.1://host", "written twice"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
     ],
