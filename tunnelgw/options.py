@@ -243,9 +243,10 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         reads_folder = self.reads_folder
         if reads_folder and not self.manifests:
+            hint = "; with the flag --kubeconfig, which takes precedence over that variable, want --source kubernetes"
             raise ValueError(
-                "--source directory (TUNNELGW_SOURCE) wants --manifests (TUNNELGW_MANIFESTS); with the flag "
-                "--kubeconfig, which takes precedence over that variable, want --source kubernetes"
+                "--source directory (TUNNELGW_SOURCE) wants --manifests (TUNNELGW_MANIFESTS)"
+                + (hint if self.kubeconfig else "")
             )
         if reads_folder and _is_same_folder(self.status_path, self.manifests_path):
             raise ValueError(

@@ -74,6 +74,8 @@ def test_the_kubeconfig_flag_excludes_a_folder_and_takes_precedence_over_its_var
         parse(Options, prefix=PREFIX, argv=[*argv, "--manifests", "manifests"], environ={})
     with pytest.raises(BadOptions, match=r"with the flag --kubeconfig, .* want --source kubernetes$"):
         parse(Options, prefix=PREFIX, argv=argv, environ={**environ, "TUNNELGW_SOURCE": "directory"})
+    with pytest.raises(BadOptions, match=r"wants --manifests \(TUNNELGW_MANIFESTS\)$"):
+        parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_SOURCE": "directory"})
 
 
 def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
