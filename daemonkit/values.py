@@ -22,8 +22,8 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smh])")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES_PER_UNIT: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.IGNORECASE)
-_CONTENTS: Final = ("-----BEGIN", "{", "LS0tLS1CRUdJTi", "YXBpVmVyc2lvbj")
-"""How PEM, JSON, and in base64, as Secrets have them, PEM and a kubeconfig begin."""
+_CONTENTS: Final = ("-----BEGIN", "{", "LS0tLS1CRUdJTi", "eyJ", "eyA", "ewo", "YXBpVmVyc2lvbj")
+"""How PEM, JSON, and in base64, as Secrets have them, PEM, JSON and a kubeconfig begin."""
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -38,9 +38,18 @@ def parse_text(text: str) -> str:
 def parse_file(text: str) -> str:
     """The path of a file. Content in its place, such as a private key, is refused without being repeated."""
     text = parse_text(text)
-    if "\n" in text or text.startswith(_CONTENTS):
+    if _is_content(text):
         raise ValueError("seen the content of a file, want the path of a file that holds it")
     return text
+
+
+def shown_path(text: str) -> str:
+    """A path that cannot be read, for an error; content in its place is not repeated."""
+    return "(the content of a file, not repeated, in place of its path)" if _is_content(text.strip()) else text
+
+
+def _is_content(text: str) -> bool:
+    return "\n" in text or text.startswith(_CONTENTS)
 
 
 def parse_duration(text: str) -> float:

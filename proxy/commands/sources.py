@@ -14,6 +14,7 @@ from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
 from daemonkit.urls import split_url
+from daemonkit.values import shown_path
 from proxy.options import PREFIX, Options
 from proxy.supervisor.state import MAX_DOCUMENT_BYTES
 
@@ -34,7 +35,7 @@ def read_file(name: str) -> bytes:
     try:
         return read_input(name, MAX_DOCUMENT_BYTES)
     except OSError as error:
-        raise SourceError(f"cannot read {shown_name(name)}: {error.strerror}") from error
+        raise SourceError(f"cannot read {shown_path(shown_name(name))}: {error.strerror}") from error
 
 
 def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from daemonkit.filereading import read_input
+from daemonkit.values import shown_path
 from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
@@ -60,15 +61,15 @@ def from_controlled(names: Iterable[str], status_dir: str = "") -> Inputs:
 
 
 def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile], LastGood]) -> Inputs:
-    folder = next((Path(name) for name in names if Path(name).is_dir()), None)
-    remembered = Path(status_dir) if status_dir else folder / STATUS if folder else None
     try:
+        folder = next((Path(name) for name in names if Path(name).is_dir()), None)
+        remembered = Path(status_dir) if status_dir else folder / STATUS if folder else None
         last_good = recall(LastGoodFile(remembered, folder)) if remembered and folder else {}
         reading = read_all([*_contents(names, status_dir)], last_good)
         ledger = Ledger(remembered) if remembered else None
         skipped = tuple(_skipped(names, status_dir))
     except OSError as error:
-        raise CannotAnswer(f"{error.filename}: {error.strerror or error}") from error
+        raise CannotAnswer(f"{shown_path(str(error.filename))}: {error.strerror or error}") from error
     is_controlled = folder is not None and ledger is not None and bool(status_dir or ledger.entries())
     mentioned = (*reading.admitted, *(problem.entry for problem in reading.problems))
     statuses = StatusFolder(remembered) if remembered else None
@@ -107,7 +108,7 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
             try:
                 yield name, read_input(path, _MAX_BYTES)
             except OSError as error:  # not every OSError has the file name
-                raise CannotAnswer(f"{name}: {error.strerror or error}") from error
+                raise CannotAnswer(f"{shown_path(name)}: {error.strerror or error}") from error
 
 
 def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:

@@ -608,6 +608,16 @@ def test_check_checks_the_other_documents_when_one_cannot_be_read(
     assert "cannot read" in err
 
 
+def test_a_document_in_place_of_its_path_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    document = '{"listeners": [{"tls": {"certificates": [{"privateKey": "PRIVATE"}]}}]}'
+    for given in (["check", document], ["explain", "--config", document, "http://a.example"]):
+        code, _, err = told(capsys, *given)
+
+        assert code == 2
+        assert "cannot read (the content of a file, not repeated, in place of its path): No such file" in err
+        assert "PRIVATE" not in err
+
+
 def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> None:
     with Proxy() as proxy:
         proxy.use({"routes": SHOP["routes"]})

@@ -141,6 +141,7 @@ def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
         "first\nPRIVATE KEY",
         base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----").decode() + "PRIVATE",
         base64.b64encode(b"apiVersion: v1").decode() + "PRIVATE",
+        *(base64.b64encode(b"{%b}" % key).decode() + "PRIVATE" for key in (b'"a": 1', b' "a": 1', b'\n  "a": 1')),
     ],
 )
 def test_content_in_place_of_a_files_name_is_refused_and_not_repeated(name: str, content: str) -> None:

@@ -239,6 +239,24 @@ def test_a_name_that_run_refuses_is_refused_by_commands_too(
         assert wanted in capsys.readouterr().err
 
 
+def test_manifests_that_cannot_be_looked_at_are_named_as_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a" * 256
+    for given in (["check", name], ["status", "--manifests", name]):
+        assert run(given, {}) == 2
+
+        assert f"{name}: File name too long" in capsys.readouterr().err
+
+
+def test_manifests_in_place_of_their_path_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    short = "kind: Secret\nstringData: {token: hunter2}\n"
+    for content in (short, short * 9):
+        assert run(["check", content], {}) == 2
+
+        err = capsys.readouterr().err
+        assert "(the content of a file, not repeated, in place of its path): " in err
+        assert "hunter2" not in err
+
+
 def test_the_content_of_a_kubeconfig_in_its_place_is_refused_and_not_repeated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
