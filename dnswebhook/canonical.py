@@ -20,6 +20,7 @@ from functools import lru_cache
 import idna
 
 MAX_NAME_OCTETS = 253
+MAX_LABEL_OCTETS = 63
 _MAX_WRITTEN_CHARACTERS = 4 * MAX_NAME_OCTETS
 """Normalisation shortens a name with combining characters, but not by more than this factor."""
 
@@ -50,7 +51,6 @@ class Unacceptable(ValueError):
 # The usual case, with nothing to rewrite, is decided by one match without backtracking.
 _LABEL = r"[a-z0-9_]++(?:-++[a-z0-9_]++)*+"
 _CANONICAL_NAME = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*+{_LABEL}")
-_MAX_LABEL_OCTETS = 63
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 # As RFC 5952 writes it: `::` replaces the longest run of zero groups, so no two zero groups are left side by side, and
@@ -74,9 +74,9 @@ def canonical_name(text: str) -> str:
 
 
 def _has_room_for(name: str) -> bool:
-    if len(name) <= _MAX_LABEL_OCTETS:
+    if len(name) <= MAX_LABEL_OCTETS:
         return True
-    return len(name) <= MAX_NAME_OCTETS and max(map(len, name.split("."))) <= _MAX_LABEL_OCTETS
+    return len(name) <= MAX_NAME_OCTETS and max(map(len, name.split("."))) <= MAX_LABEL_OCTETS
 
 
 @lru_cache(maxsize=4096)

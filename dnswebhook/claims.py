@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from functools import cached_property
 
+from dnswebhook.canonical import MAX_LABEL_OCTETS
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
 from dnswebhook.notes import Note
@@ -67,11 +68,12 @@ class Claims:
             (note.name, note.value) == (row.name, row.value) for note in self._removed.get(owned.name, ())
         )
 
-    def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:
+    def why_unclaimed(self, subject: Wish, taken_over: Collection[str], sent: Collection[str] = ()) -> str:
         """Why nobody would own `subject`; empty if somebody would.
 
         `taken_over` are the owners whose records external-dns takes over in this call, as with
-        `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass.
+        `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass. `sent` are
+        the owners in the ownership records of this call; empty text for encrypted ones.
         """
         names = usual_names(*subject.key)
         # Owners, each with the name of an ownership record.
@@ -94,7 +96,14 @@ class Claims:
             owners |= {owner_in(row.value): row.name for row in elsewhere}
         owners |= {owner_in(row.value): row.name for row in seen}  # even if it has been removed since
         others = owners.keys() - {"", subject.owner}
-        if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
+        is_first = may_wait and not own and not others
+        label = names[0].partition(".")[0]
+        if is_first and len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject.owner, sent):
+            return (
+                f"external-dns has written none, since {label!r} would have {len(label)} octets and a label of a name "
+                f"has at most {MAX_LABEL_OCTETS}: it would neither change nor remove the record; shorten the name"
+            )
+        if is_first and self._told is None and subject.owner in self._served_owners:
             return (
                 "external-dns sends no ownership record with it, and the store has none, so it has seen one before "
                 "dnswebhook was restarted: both will be written after the next listing"
@@ -107,6 +116,10 @@ class Claims:
             f"external-dns has seen an ownership record of {who} for it, {owners[other]!r}, and writes no other beside "
             f"that: it will be written once that one is gone; if {who} no longer exists, remove that one by hand"
         )
+
+    def _has_txt_registry(self, owner: str, sent: Collection[str]) -> bool:
+        """Whether this external-dns keeps its ownership records in the store, as far as we know."""
+        return owner in self._served_owners or not {"", owner}.isdisjoint(sent)
 
     @cached_property
     def _told_values(self) -> frozenset[tuple[str, str, str]]:

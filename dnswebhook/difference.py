@@ -334,7 +334,7 @@ class Difference:
             elif (
                 not ownership_records
                 and subject.owner
-                and (detail := self._claims.why_unclaimed(subject, self._taken_over))
+                and (detail := self._claims.why_unclaimed(subject, self._taken_over, self._sent_owners))
             ):
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
@@ -357,6 +357,11 @@ class Difference:
 
     def _ownership_records_of(self, subject: Wish) -> list[Wish]:
         return [each for each in self._ownership_records.get(subject.name, ()) if subject in self.subjects(each)]
+
+    @cached_property
+    def _sent_owners(self) -> frozenset[str]:
+        """Owners in the ownership records that this call wants; the empty text stands for encrypted ones."""
+        return frozenset(owner_in(text) for wish in self.wishes.values() if wish.owned for text in wish.wanted)
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:

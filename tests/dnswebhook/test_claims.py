@@ -126,6 +126,39 @@ def test_a_record_is_ours_when_no_ownership_record_of_it_was_seen() -> None:
     assert "" == claims([elsewhere], [elsewhere]).why_unclaimed(WANTED, NOBODY)
 
 
+@pytest.mark.parametrize(
+    ("served", "sent"),
+    [([of("ours", "a-two.example.com")], []), ([], ["ours"]), ([], [""])],
+    ids=["others are served", "others are sent", "encrypted ones are sent"],
+)
+@pytest.mark.parametrize("told", [[], None], ids=["listed", "not listed yet"])
+def test_a_record_is_nobodys_when_its_first_label_leaves_no_room_for_the_type_in_front(
+    served: list[Record], sent: list[str], told: list[Record] | None
+) -> None:
+    """external-dns then makes no ownership record, and sends the record without one."""
+    fits, too_long = (Wish(f"{'x' * octets}.example.com", "A", owner="ours") for octets in (61, 62))
+
+    assert "would have 64 octets" in claims(served, told).why_unclaimed(too_long, NOBODY, sent)
+    assert "octets" not in claims(served, told).why_unclaimed(fits, NOBODY, sent)
+
+
+@pytest.mark.parametrize("sent", [[], ["other"]], ids=["nothing is sent", "another owner sends some"])
+def test_a_record_with_a_long_first_label_is_ours_when_its_owner_keeps_ownership_records_elsewhere(
+    sent: list[str],
+) -> None:
+    """In DynamoDB, or in objects of Kubernetes."""
+    wanted = Wish(f"{'x' * 63}.example.com", "A", owner="ours")
+
+    assert "" == claims([of("other", "a-two.example.com")]).why_unclaimed(wanted, NOBODY, sent)
+
+
+def test_a_record_with_a_long_first_label_is_ours_when_it_is_sent_again_at_once() -> None:
+    wanted = Wish(f"{'x' * 63}.example.com", "A", owner="ours")
+    past = Past((), (), (), [wanted.key])
+
+    assert "" == Claims([of("ours", "a-two.example.com")], past).why_unclaimed(wanted, NOBODY)
+
+
 def test_before_the_first_listing_a_record_is_nobodys_when_its_owner_has_ownership_records_of_other_names() -> None:
     elsewhere = of("ours", "a-two.example.com")
 

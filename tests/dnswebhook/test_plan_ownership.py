@@ -502,6 +502,25 @@ def test_a_record_sent_without_an_ownership_record_is_written_unless_only_anothe
 
 
 @pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
+def test_a_record_whose_first_label_is_too_long_for_an_ownership_record_is_refused(own_text: str) -> None:
+    """external-dns sends it without one, and would neither change nor remove it."""
+    long_name = f"{'x' * 59}.example.com"
+    unowned = Endpoint(long_name, "CNAME", ("host.example.net",), labels={"owner": "ours"})
+    old = row(long_name, "A", "192.0.2.9")
+    changes = Changes(
+        create=(address("192.0.2.1"), txt(own_text), unowned),
+        delete=(Endpoint(long_name, "A", (old.value,), labels={"owner": "ours"}),),
+    )
+
+    plan = planned(changes, old)
+
+    assert [(RefusalReason.NO_OWNERSHIP, long_name, "CNAME")] == [
+        (refusal.reason, refusal.name, refusal.type) for refusal in plan.refusals
+    ]
+    assert [RecordSpec(OWNERSHIP, "TXT", own_text), ADDRESS.spec] == [created(step) for step in steps(plan)]
+
+
+@pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
 @pytest.mark.parametrize("own", ["ed-a-app", "ed.a.app", "a.ed.app", "a-ed-app", "app-a", "a-app-ed"])
 def test_a_record_with_an_affixed_ownership_record_is_written_beside_a_leftover_of_another_owner(
     own: str, own_text: str
