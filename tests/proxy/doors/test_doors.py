@@ -143,6 +143,14 @@ def test_the_idle_timeout_of_a_new_document_applies_from_the_next_request_on_to_
         peer.read_until(lambda: peer.is_closed)
 
 
+def test_timeouts_of_0_s_mean_none() -> None:
+    with serving(limits={"headerTimeout": "0s", "idleTimeout": "0s"}) as rig, rig.connect() as client:
+        for _ in range(2):
+            rig.pass_time(100_000)
+            ask(client)
+            assert read_until(client, HELLO)
+
+
 def test_clients_in_the_accept_queue_are_served_before_a_door_closes() -> None:
     waiting = listening_socket()
     port = port_of(waiting)
@@ -628,11 +636,14 @@ def test_aborting_ends_the_wait_for_tcp_handshakes() -> None:
             rig.connect()
 
 
-def test_aborting_closes_everything_and_notifies_running_exchanges() -> None:
+@pytest.mark.parametrize("is_listener_removed", [False, True])
+def test_aborting_closes_everything_and_notifies_running_exchanges(is_listener_removed: bool) -> None:
     with serving() as rig, rig.connect() as client, H2Client(rig.connect()) as other:
         ask(client, "/hold")
         other.ask("/hold")
         rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
+        if is_listener_removed:
+            rig.use(table_of(), {})
         rig.call(rig.drain)
         rig.call(lambda: rig.doors.abort("grace period over"))
 
@@ -673,6 +684,13 @@ def test_over_the_limit_the_longest_idle_connection_is_closed() -> None:
             assert b"" == clients[0].recv(10)
             ask(clients[2])
             assert read_until(clients[2], HELLO)
+            # Found idle together with the one that was closed, it is in use by now.
+            ask(clients[2], "/hold")
+            rig.wait_for(lambda: len(rig.services.held) == 2, "another held request")
+            with rig.connect() as latest:
+                ask(latest)
+                assert read_until(latest, HELLO)
+                assert b"" == newcomer.recv(10)
         for client in clients:
             client.close()
         assert {} == rig.door_stats.refused

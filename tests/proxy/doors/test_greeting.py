@@ -11,7 +11,7 @@ from proxy.doors.greeting import Greeting
 from proxy.doors.peeking import Peeking
 from proxy.loop import Handshake
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
-from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https, status_of
 from tests.proxy.loop.keyupdates import key_updates
 from tests.support.watches import watches_refused
 
@@ -43,6 +43,15 @@ def test_a_client_that_stops_after_its_hello_is_closed_after_the_header_timeout(
 
         rig.wait_for_connections(0)
         assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_the_timeout_for_a_handshake_ends_with_it() -> None:
+    with TLSRig().open(https("l", A), limits={"headerTimeout": "10s"}) as rig, rig.handshake() as client:
+        assert status_of(client) == 200
+        rig.pass_time(11)
+
+        assert status_of(client) == 200
+        assert rig.door_stats.refused == {}
 
 
 def test_a_client_that_closes_within_its_hello_is_closed() -> None:

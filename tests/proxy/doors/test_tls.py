@@ -420,6 +420,16 @@ def test_a_client_that_is_refused_gets_its_answer_though_the_kernel_does_not_wat
         assert rig.door_stats.refused == {"tls": 1}
 
 
+def test_a_client_that_is_refused_and_then_closes_is_waited_for_no_longer() -> None:
+    with TLSRig().open(https("l", A)) as rig, connect(rig.port) as client:
+        ask(client)
+        read_all(client)
+        rig.call(lambda: rig.hold_time(2 * WAIT_S))
+        client.close()
+
+        rig.wait_for_connections(0)
+
+
 def test_large_bodies_pass_through_tls_both_ways() -> None:
     size_bytes = 4 * 1024 * 1024
     with TLSRig().open(https("l", A)) as rig, rig.handshake("a.example", "h2") as sock:

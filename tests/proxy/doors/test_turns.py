@@ -172,6 +172,16 @@ def test_a_download_makes_progress_although_output_is_flushed_in_every_turn_of_t
             is_over.set()
 
 
+def test_what_others_send_is_no_progress_of_a_stream_that_does_not_wait_for_its_turn(
+    rig: Rig, client: H2Client
+) -> None:
+    (download,) = ask_for_downloads(rig, client, 1)
+    turns = connection_of(rig).turns
+    other = client.ask("/hold")
+
+    assert rig.call(lambda: (turns.progress_of(download) is None, turns.progress_of(other) is None)) == (False, True)
+
+
 def test_a_cancelled_download_leaves_its_turn_to_the_others(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     turns = connection_of(rig).turns
