@@ -229,6 +229,15 @@ def test_cookies_are_added_to_the_one_cookie_field_of_a_request(
         assert len(changed) == (2 if added == "Cookie" else 3)
 
 
+def test_a_cookie_that_a_backend_adds_to_other_fields_of_its_rule_joins_the_one_cookie_field() -> None:
+    general, own = ({"requestHeaderModifier": {"add": [{"name": n, "value": "own=1"}]}} for n in ("X-Own", "Cookie"))
+    rule = {"filters": general, "backends": [backend("r", filters=own)]}
+    edits = forwarded(table_of(route("r", rule=rule)), request("h/", cookie="a=1")).request_edits
+
+    assert edits is not None
+    assert sorted(edits.apply([(b"cookie", b"a=1")])) == [(b"cookie", b"a=1; own=1"), (b"x-own", b"own=1")]
+
+
 def test_the_header_modifiers_of_a_backend_apply_after_those_of_the_rule() -> None:
     def modifier(value: str) -> dict[str, Any]:
         fields = [{"name": "x-set", "value": value}]

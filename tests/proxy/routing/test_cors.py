@@ -177,6 +177,21 @@ def test_the_cors_filter_runs_before_a_redirect_and_sets_its_fields_on_it() -> N
     assert (b"access-control-allow-origin", b"https://a.example") in redirect.response_edits.append
 
 
+@pytest.mark.parametrize(
+    "rule", [{}, {"respond": {"statusCode": 403}, "backends": []}, {"filters": {"requestRedirect": {}}, "backends": []}]
+)
+def test_the_cors_fields_of_a_rule_come_after_its_response_header_modifier(rule: dict[str, Any]) -> None:
+    own = {"set": [{"name": "Access-Control-Allow-Origin", "value": "https://own.example"}]}
+    filters = {"cors": {"allowOrigins": ["https://a.example"]}, "responseHeaderModifier": own}
+    table = table_of(route("r", rule={**rule, "filters": {**rule.get("filters", {}), **filters}}))
+
+    edits = routing.decide(table, DOOR, request("h/", origin="https://a.example"), float).response_edits
+
+    assert edits is not None
+    changed = edits.apply([])
+    assert [value for name, value in changed if name == b"access-control-allow-origin"] == [b"https://a.example"]
+
+
 # -- which rule answers a preflight ----------------------------------------------------------------------------------
 
 OPEN = {"filters": {"cors": {"allowOrigins": ["https://a.example"]}}}

@@ -146,6 +146,7 @@ def test_grpc_calls_go_to_grpc_routes_first_and_other_requests_never() -> None:
     table = table_of(grpc("grpc", call("s")), route("http", path("/s/m", "Exact")))
 
     assert "grpc" == taken(table, called("h/s/m"))
+    assert "http" == taken(table_of(grpc("grpc", call("other")), route("http", path("/s/m", "Exact"))), called("h/s/m"))
     assert "http" == taken(table, request("h/s/m", "POST", content_type="application/json"))
     assert "http" == taken(table, request("h/s/m"))
     assert "404 no_route" == taken(table, request("h/s/other", "POST"))

@@ -103,6 +103,14 @@ def test_header_names_ignore_case_and_of_two_spellings_the_first_counts() -> Non
     assert "404 no_route" == taken(table, routing.PlainHead(b"GET", b"h", b"/", ((b"x_color", b"blue"),)))
 
 
+def test_a_condition_on_host_sees_the_authority_of_the_request() -> None:
+    """Codecs do not keep it among the fields."""
+    table = table_of(route("r", path("/", headers=headers(Host="h:8080"))))
+
+    assert "r" == taken(table, request("h:8080/"))
+    assert "404 no_route" == taken(table, request("h/"))
+
+
 def test_a_repeated_header_is_compared_as_one_list() -> None:
     table = table_of(route("r", path("/", headers=headers(x="a, b"))))
 

@@ -39,6 +39,16 @@ def test_a_table_built_from_differences_decides_like_one_built_at_once() -> None
     assert set(whole.backends) == set(handed_over.backends)
 
 
+def test_a_route_may_have_more_matches_than_a_step_adds_or_removes() -> None:
+    count = 45
+    large = route("large", *(path(f"/{n}", "Exact") for n in range(count)))
+    *whole, after = tables(encoded(large), encoded(large, route("rest")), encoded(route("rest")))
+
+    for table in whole:
+        assert ["large"] * count == [taken(table, request(f"h/{n}")) for n in range(count)]
+    assert ["rest"] * count == [taken(after, request(f"h/{n}")) for n in range(count)]
+
+
 def test_only_routes_whose_bytes_changed_are_compiled_again() -> None:
     before, after = tables(encoded(*many(5)), encoded(*many(5, r2=route("new", path("/2"), hostnames=["h2.example"]))))
 
