@@ -313,6 +313,17 @@ def test_mirrors_get_the_whole_request_after_permission(make_world: MakeWorld) -
     assert (stream.body, stream.trailers) == (b"one two three", [(b"checksum", b"1")])
 
 
+def test_a_mirror_is_told_of_the_end_of_a_request_that_was_whole_before_permission(make_world: MakeWorld) -> None:
+    mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
+    world, client, question = begin(make_world, guarded(requestMirrors=mirrors), b"POST", end_stream=False)
+    client.send(b"whole", end_stream=True)
+    question.answer(200, end_stream=True)
+    world.wait()
+
+    _, mirror, stream = world.pool.streams
+    assert (mirror.body, mirror.is_request_ended) == (stream.body, stream.is_request_ended) == (b"whole", True)
+
+
 def test_the_rest_of_a_200_response_is_read_so_that_its_connection_can_be_reused(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.answer(200)

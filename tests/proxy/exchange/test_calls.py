@@ -104,7 +104,7 @@ def test_a_call_is_counted_and_logged_with_the_status_of_its_backend(
     world: World, status: int, is_error: bool, trailers_only: bool
 ) -> None:
     begun(world)
-    ends = [(b"grpc-status", b"%d" % status)]
+    ends = [(b"x-rows", b"9"), (b"grpc-status", b"%d" % status)]
     if trailers_only:
         world.pool.stream.answer(200, [GRPC, *ends], end_stream=True)
     else:

@@ -121,6 +121,21 @@ def test_a_condition_of_a_grpc_route_believes_only_trusted_senders(
     assert expected == taker(world)
 
 
+@pytest.mark.parametrize(("arrival", "scheme"), [(STRANGER, b"http"), (TRUSTED, b"https")])
+def test_a_redirect_that_keeps_the_scheme_believes_only_trusted_senders(
+    make_world: MakeWorld, arrival: Arrival, scheme: bytes
+) -> None:
+    world = make_world(
+        config_of(
+            """{"listeners": [{"name": "web", "port": 80}],
+            "routes": [{"name": "r", "rules": [{"filters": {"requestRedirect": {"hostname": "b.example"}}}]}]}"""
+        )
+    )
+    client = world.begin(asked(fields=[(b"x-forwarded-proto", b"https")]), arrival=arrival)
+
+    assert (client.field(b"location") or b"").partition(b":")[0] == scheme
+
+
 def test_a_websocket_over_http_2_is_matched_by_what_its_backend_is_told(make_world: MakeWorld) -> None:
     world = make_world(split(exactly("X-Forwarded-Proto", "http")))
     world.begin(asked(b"CONNECT", fields=[(b"x-forwarded-proto", b"https")], protocol=b"websocket"), end_stream=False)

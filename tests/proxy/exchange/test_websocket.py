@@ -119,8 +119,12 @@ def test_early_bytes_wait_for_the_response_to_the_handshake(make_world: MakeWorl
     assert world.pool.stream.body == b"eager"
 
 
+@pytest.mark.parametrize("is_backend_http2", [False, True])
 @pytest.mark.parametrize("is_client_http2", [False, True])
-def test_a_refusal_is_passed_on_as_an_ordinary_response(world: World, is_client_http2: bool) -> None:
+def test_a_refusal_is_passed_on_as_an_ordinary_response(
+    make_world: MakeWorld, is_client_http2: bool, is_backend_http2: bool
+) -> None:
+    world = make_world(OVER_HTTP2 if is_backend_http2 else PLAIN)
     client = begin(world, is_http2=is_client_http2)
     world.pool.stream.answer(403, [(b"content-length", b"2")])
     world.pool.stream.send(b"no", end_stream=True)
