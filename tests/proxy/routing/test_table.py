@@ -181,6 +181,7 @@ def test_what_a_table_has_replaced_is_let_go_a_few_parts_at_a_time() -> None:
 def test_a_table_names_the_backends_with_active_health_checks() -> None:
     plain = {"name": "b", "addresses": ["b.test:80"]}
     probed = {**plain, "activeHealth": {"path": "/healthy"}}
-    before, between, after = tables(*(encoded(route("r"), backends=[one]) for one in (plain, probed, plain)))
+    documents = [encoded(route("r"), backends=[one]) for one in (plain, probed, plain)]
+    documents.insert(2, encoded(route("r"), route("another"), backends=[probed]))
 
-    assert [set(table.probed) for table in (before, between, after)] == [set(), {"b"}, set()]
+    assert [set(table.probed) for table in tables(*documents)] == [set(), {"b"}, {"b"}, set()]
