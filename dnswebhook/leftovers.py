@@ -17,7 +17,7 @@ from dnswebhook.errors import NotFound, StoreError
 from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Record, RecordSpec
-from dnswebhook.notes import IsDesired, Note, awaited, done, extended, settle, unsettled
+from dnswebhook.notes import IsDesired, Note, awaited, awaited_if_unlisted, done, extended, settle, unsettled
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
 from dnswebhook.removals import ConfirmedRemovals
@@ -102,9 +102,10 @@ class Leftovers:
         """
         listing = self.list_records(deadline)
         self._confirmed.follow(listing.records, self._is_desired)
-        open_notes = self._written | {(note.name, note.value): note for note in self._journal.notes}
-        if not (open_notes or self._confirmed) or is_dry_run:
+        if not (self._written or self._journal.notes or self._confirmed) or is_dry_run:
             return listing
+        written = awaited_if_unlisted(self._written.values(), listing.records)
+        open_notes = {(note.name, note.value): note for note in (*written, *self._journal.notes)}
         noted = [
             note
             for note in open_notes.values()

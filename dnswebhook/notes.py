@@ -27,7 +27,8 @@ from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet, names_alike, owner_in, place_in_listing, usual_names
 
 LATE_LISTINGS = 10
-"""For how many listings to await a row whose create had no clear result. external-dns lists every minute by default."""
+"""For how many listings to await a row whose create had no clear result, or was confirmed but is not listed yet.
+external-dns lists every minute by default."""
 MAX_NOTED_TEXTS = 16
 """How many texts of one ownership record are noted per apply. external-dns writes one; this many must come from
 somebody else who uses its name, and each note holds all values of the record."""
@@ -54,7 +55,8 @@ class Note(msgspec.Struct, frozen=True):
     is_given_up: bool = False
     """Another owner has claimed the record, and at the previous listing external-dns did not want it."""
     waits: int = 0
-    """For how many more listings it or its record may appear: a create without a response may yet be carried out."""
+    """For how many more listings it or its record may appear: a create without a response may yet be carried out, and a
+    listing may be older than one that was confirmed."""
     is_whole: bool = False
     """The note is not about an ownership record but about a TXT set, which must have all `owned_values` or none;
     `value` is empty."""
@@ -212,6 +214,15 @@ def awaited(notes: Iterable[Note], pending: Set[RecordSpec]) -> tuple[Note, ...]
         if has_record or not texts.isdisjoint(((note.name, note.value), (note.name, replacing))):
             found.append(msgspec.structs.replace(note, waits=LATE_LISTINGS))
     return tuple(reversed(found))
+
+
+def awaited_if_unlisted(notes: Iterable[Note], records: Iterable[Record]) -> tuple[Note, ...]:
+    """Notes about texts whose create was confirmed, set to wait for those that a listing lacks: it may be older."""
+    texts = {(row.name, row.value) for row in records if row.type == "TXT"}
+    return tuple(
+        note if (note.name, note.value) in texts else msgspec.structs.replace(note, waits=LATE_LISTINGS)
+        for note in notes
+    )
 
 
 def done(note: Note) -> Note:

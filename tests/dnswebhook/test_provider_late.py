@@ -259,6 +259,61 @@ def test_a_cname_that_is_restored_late_has_its_ownership_record(rig: Build) -> N
     assert set(here.listed()) == {"app.example.com", "cname-app.example.com"}
 
 
+# A store that lists what was there before a create that it has confirmed.
+
+
+@pytest.mark.parametrize("is_sent_again", [True, False])
+def test_an_ownership_record_that_is_listed_late_stays_with_its_record_when_other_values_were_wanted_meanwhile(
+    rig: Build, *, is_sent_again: bool
+) -> None:
+    """Otherwise the record would be nobody's: with its text gone, external-dns would not look at it again."""
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.store.fail("create", RecordError("exists, but is not listed"), name="a-app.example.com")
+    assert here.listed() == {}
+    if is_sent_again:
+        with pytest.raises(ApplyFailed):
+            here.apply(create=[a("app.example.com"), OWNERSHIP])
+        assert here.listed() == {}
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com", "192.0.2.3"), OWNERSHIP])
+
+    here.store.catch_up()
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [HERITAGE]}
+    for _ in range(LATE_LISTINGS):
+        here.listed()
+    assert here.journal.notes == ()
+
+
+def test_an_ownership_record_that_is_listed_late_claims_no_record_of_somebody_else(rig: Build) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.fail("create", RecordError("exists, but is not listed"), name="a-app.example.com")
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com", "192.0.2.3"), OWNERSHIP])
+    (mine,) = (row for row in here.store.rows.values() if row.type == "A")
+    here.store.update(mine, RecordSpec(mine.name, "A", "192.0.2.99"), Deadline.after(WAIT_S))
+
+    here.store.catch_up()
+
+    assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"]}
+
+
+def test_a_written_ownership_record_that_somebody_removes_with_its_record_is_forgotten(rig: Build) -> None:
+    here = rig()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.loses_all()
+
+    for _ in range(LATE_LISTINGS + 1):
+        assert here.listed() == {}
+
+    assert here.journal.notes == ()
+
+
 # A store that confirms removals without carrying them out.
 
 

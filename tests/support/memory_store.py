@@ -88,6 +88,7 @@ class MemoryStore:
         self._gates: dict[str, Gate] = {}
         self._next_id = 1
         self._listing: Listing | None = None
+        self._older: Listing | None = None
 
     @classmethod
     def holding(cls, *records: Record, **more: object) -> "MemoryStore":
@@ -119,6 +120,15 @@ class MemoryStore:
         with self._lock:
             self._listing = None
 
+    def lag(self) -> None:
+        """List what is there now, whatever is written, until `catch_up`."""
+        with self._lock:
+            self._older = Listing(tuple(self.rows.values()), self.generation)
+
+    def catch_up(self) -> None:
+        with self._lock:
+            self._older = None
+
     @property
     def live(self) -> set[tuple[str, str, str]]:
         with self._lock:
@@ -140,6 +150,8 @@ class MemoryStore:
             self.listings += 1
         self._meet("list", None)
         with self._lock:
+            if self._older is not None:
+                return self._older
             if self._listing is None:
                 self._listing = Listing(tuple(self.rows.values()), self.generation)
             return self._listing
