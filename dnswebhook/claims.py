@@ -73,7 +73,7 @@ class Claims:
 
         `taken_over` are the owners whose records external-dns takes over in this call, as with
         `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass. `sent` are
-        the owners in the ownership records of this call; empty text for encrypted ones.
+        the owners in the ownership records of this call that can be read.
         """
         names = usual_names(*subject.key)
         # Owners, each with the name of an ownership record.
@@ -98,7 +98,7 @@ class Claims:
         others = owners.keys() - {"", subject.owner}
         is_first = may_wait and not own and not others
         label = names[0].partition(".")[0]
-        if is_first and len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject.owner, sent):
+        if is_first and len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject, sent):
             return (
                 f"external-dns has written none, since {label!r} would have {len(label)} octets and a label of a name "
                 f"has at most {MAX_LABEL_OCTETS}: it would neither change nor remove the record; shorten the name"
@@ -117,9 +117,9 @@ class Claims:
             f"that: it will be written once that one is gone; if {who} no longer exists, remove that one by hand"
         )
 
-    def _has_txt_registry(self, owner: str, sent: Collection[str]) -> bool:
-        """Whether this external-dns keeps its ownership records in the store, as far as we know."""
-        return owner in self._served_owners or not {"", owner}.isdisjoint(sent)
+    def _has_txt_registry(self, subject: Wish, sent: Collection[str]) -> bool:
+        """Whether its external-dns keeps its ownership records in the store, as far as we know."""
+        return subject.is_ownership_encrypted or subject.owner in self._served_owners or subject.owner in sent
 
     @cached_property
     def _told_values(self) -> frozenset[tuple[str, str, str]]:

@@ -360,7 +360,7 @@ class Difference:
 
     @cached_property
     def _sent_owners(self) -> frozenset[str]:
-        """Owners in the ownership records that this call wants; the empty text stands for encrypted ones."""
+        """Owners in the ownership records that this call wants; those of encrypted ones are not known."""
         return frozenset(owner_in(text) for wish in self.wishes.values() if wish.owned for text in wish.wanted)
 
     @cached_property

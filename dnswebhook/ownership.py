@@ -23,7 +23,7 @@ from dnswebhook.model import Endpoint
 
 OWNED_RECORD_LABEL = "ownedRecord"
 OWNER_LABEL = "owner"
-_NONCE_LABEL = "txt-encryption-nonce"
+NONCE_LABEL = "txt-encryption-nonce"
 _NONCE_CHARACTERS = 16
 """The 12 octets with which an encrypted text begins, in base64."""
 _HERITAGE = re.compile(r'(?:^"?|,)heritage=external-dns(?:,|"?$)')
@@ -87,8 +87,8 @@ def reading(labels: Mapping[str, str]) -> Reading | None:
     owner = labels.get(OWNER_LABEL)
     if not owner:
         return None
-    nonce = labels.get(_NONCE_LABEL, "")
-    others = frozenset(item for item in labels.items() if item[0] not in (OWNER_LABEL, _NONCE_LABEL))
+    nonce = labels.get(NONCE_LABEL, "")
+    others = frozenset(item for item in labels.items() if item[0] not in (OWNER_LABEL, NONCE_LABEL))
     return Reading(owner, others, nonce if len(nonce) == _NONCE_CHARACTERS else "")
 
 

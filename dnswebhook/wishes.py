@@ -20,7 +20,7 @@ from dnswebhook.canonical import stored_name, stored_value
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
-from dnswebhook.ownership import OWNER_LABEL, OwnedSet, Reading, owned_set, reading, same_texts
+from dnswebhook.ownership import NONCE_LABEL, OWNER_LABEL, OwnedSet, Reading, owned_set, reading, same_texts
 from dnswebhook.served import Served
 
 T = TypeVar("T")
@@ -81,6 +81,8 @@ class Wish(msgspec.Struct):
     """For an ownership record: the texts in `removed` that say the same as a wanted one in other words."""
     owner: str = ""
     """The id of the external-dns that wants it, if that keeps ownership records."""
+    is_ownership_encrypted: bool = False
+    """That external-dns encrypts its ownership records, so it keeps them in the store."""
     is_released: bool = False
     """At least one value was named that may be removed, even if it is wanted as well."""
 
@@ -216,6 +218,7 @@ class _Collector:
         wish = self._wish(stored_name(fitted.name), endpoint.record_type)
         wish.is_wanted = True
         wish.owner = wish.owner or endpoint.labels.get(OWNER_LABEL, "")
+        wish.is_ownership_encrypted |= NONCE_LABEL in endpoint.labels
         wish.owned = wish.owned or owned_set(endpoint, self.changed)
         wanted = tuple(sorted({*wish.wanted, *fitted.values}))
         wish.wanted = wanted[:1] if endpoint.record_type in ("CNAME", "DNAME") else wanted

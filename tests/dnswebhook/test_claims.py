@@ -127,22 +127,27 @@ def test_a_record_is_ours_when_no_ownership_record_of_it_was_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "sent"),
-    [([of("ours", "a-two.example.com")], []), ([], ["ours"]), ([], [""])],
-    ids=["others are served", "others are sent", "encrypted ones are sent"],
+    ("served", "sent", "is_encrypted"),
+    [([of("ours", "a-two.example.com")], [], False), ([], ["ours"], False), ([], [], True)],
+    ids=["others are served", "others are sent", "they are encrypted"],
 )
 @pytest.mark.parametrize("told", [[], None], ids=["listed", "not listed yet"])
 def test_a_record_is_nobodys_when_its_first_label_leaves_no_room_for_the_type_in_front(
-    served: list[Record], sent: list[str], told: list[Record] | None
+    served: list[Record], sent: list[str], is_encrypted: bool, told: list[Record] | None
 ) -> None:
     """external-dns then makes no ownership record, and sends the record without one."""
-    fits, too_long = (Wish(f"{'x' * octets}.example.com", "A", owner="ours") for octets in (61, 62))
+    fits, too_long = (
+        Wish(f"{'x' * octets}.example.com", "A", owner="ours", is_ownership_encrypted=is_encrypted)
+        for octets in (61, 62)
+    )
 
     assert "would have 64 octets" in claims(served, told).why_unclaimed(too_long, NOBODY, sent)
     assert "octets" not in claims(served, told).why_unclaimed(fits, NOBODY, sent)
 
 
-@pytest.mark.parametrize("sent", [[], ["other"]], ids=["nothing is sent", "another owner sends some"])
+@pytest.mark.parametrize(
+    "sent", [[], ["other"], [""]], ids=["nothing is sent", "another owner sends some", "somebody sends encrypted ones"]
+)
 def test_a_record_with_a_long_first_label_is_ours_when_its_owner_keeps_ownership_records_elsewhere(
     sent: list[str],
 ) -> None:

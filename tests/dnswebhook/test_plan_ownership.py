@@ -501,11 +501,15 @@ def test_a_record_sent_without_an_ownership_record_is_written_unless_only_anothe
     assert [RecordSpec(NAME, "A", "192.0.2.1")] == [created(step) for step in steps(plan)]
 
 
-@pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
-def test_a_record_whose_first_label_is_too_long_for_an_ownership_record_is_refused(own_text: str) -> None:
+@pytest.mark.parametrize(
+    ("own_text", "labels"), [(text(), {}), (SECRET, {"txt-encryption-nonce": NONCE})], ids=["readable", "encrypted"]
+)
+def test_a_record_whose_first_label_is_too_long_for_an_ownership_record_is_refused(
+    own_text: str, labels: dict[str, str]
+) -> None:
     """external-dns sends it without one, and would neither change nor remove it."""
     long_name = f"{'x' * 59}.example.com"
-    unowned = Endpoint(long_name, "CNAME", ("host.example.net",), labels={"owner": "ours"})
+    unowned = Endpoint(long_name, "CNAME", ("host.example.net",), labels={"owner": "ours", **labels})
     old = row(long_name, "A", "192.0.2.9")
     changes = Changes(
         create=(address("192.0.2.1"), txt(own_text), unowned),
@@ -514,10 +518,14 @@ def test_a_record_whose_first_label_is_too_long_for_an_ownership_record_is_refus
 
     plan = planned(changes, old)
 
-    assert [(RefusalReason.NO_OWNERSHIP, long_name, "CNAME")] == [
-        (refusal.reason, refusal.name, refusal.type) for refusal in plan.refusals
-    ]
+    refused = [(RefusalReason.NO_OWNERSHIP, long_name, "CNAME")]
+    assert refused == [(refusal.reason, refusal.name, refusal.type) for refusal in plan.refusals]
     assert [RecordSpec(OWNERSHIP, "TXT", own_text), ADDRESS.spec] == [created(step) for step in steps(plan)]
+
+    # In the next pass only that record is left to send.
+    again = planned(Changes(create=(unowned,)), txt_row(own_text), ADDRESS)
+    assert refused == [(refusal.reason, refusal.name, refusal.type) for refusal in again.refusals]
+    assert steps(again) == []
 
 
 @pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
