@@ -26,7 +26,7 @@ STARTING_S = 30.0
 """How long a target that was never reached counts as starting, for example a container whose image is being pulled."""
 _STARTING_PAUSE_S = 1.0
 _TOLD_EACH = 10
-"""The first failures in a row, up to this many, are each logged; after that, one line a minute."""
+"""Of the first failures in a row, up to this many, those with news are logged; after that, one line a minute."""
 
 
 class Undelivered(Exception):
@@ -219,8 +219,12 @@ class Courier(Generic[P]):
         trace = {"trace": failure.trace} if failure.trace else {}
         # The text alone, without the exception: it includes the text of the cause already.
         if not is_starting:
-            told = log if attempts <= _TOLD_EACH else self._rare_log
-            told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
+            # The same again is told by the 2nd, 4th and 8th failure: the first six come within seconds.
+            is_news = attempts.bit_count() == 1 or last is None or last.failure != str(failure)
+            if attempts > _TOLD_EACH:
+                self._rare_log.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
+            elif is_news:
+                log.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
         elif attempts == 1:
             log.info("not there yet, trying again until it is", error=str(failure), target=self.target.name)
         self._note(

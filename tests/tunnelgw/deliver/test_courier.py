@@ -277,7 +277,8 @@ def test_a_failure_is_logged_once_without_repeating_its_cause(caplog: pytest.Log
 def test_a_target_that_stays_down_is_logged_ever_more_rarely_and_its_return_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One line a visit was 720 an hour for each proxy, and no line told that it was over."""
+    """One line a visit was 720 an hour for each proxy, seven of them in the first six seconds, and no line told that
+    it was over."""
     caplog.set_level(logging.INFO)
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("down")] * 200
@@ -287,10 +288,23 @@ def test_a_target_that_stays_down_is_logged_ever_more_rarely_and_its_return_is_l
 
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     failures = [line for line in lines if line["msg"] == "delivery failed, retrying"]
-    assert [line["attempt"] for line in failures[:10]] == [*range(1, 11)]
-    assert 11 <= len(failures) < 20
+    assert [line["attempt"] for line in failures[:5]] == [1, 2, 4, 8, 11]
+    assert len(failures) < 14
     assert lines[-1]["msg"] == "delivered after failures"
     assert (lines[-1]["level"], lines[-1]["target"], lines[-1]["attempts"]) == ("INFO", "doorstep", 200)
+
+
+def test_another_reason_for_a_failure_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    target, desk = Doorstep(), Desk()
+    reasons = ["down"] * 4 + ["refused"] * 3 + ["down", "refused", "refused"]
+    target.failures = [Undelivered(each) for each in reasons]
+    with couriered(target, desk, visit_every_s=1e-4) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    told = [(line["attempt"], line["error"]) for line in lines if line["level"] == "WARNING"]
+    assert told == [(1, "down"), (2, "down"), (4, "down"), (5, "refused"), (8, "down"), (9, "refused")]
 
 
 def test_a_target_that_was_never_reachable_counts_as_starting(
