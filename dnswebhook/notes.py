@@ -133,35 +133,33 @@ def _verdict(
     """`going`: rows that are removed in any case; `is_only_text`: no text of another note is beside its own."""
     texts = rows.get(note.name, ())
     own = [row for row in texts if _says(row, note.value)]
+    if not own:
+        return _Verdict(_after_listing(note) if note.waits else None)
+    if note.successor and any(_says(row, note.successor) for row in texts):
+        return _Verdict(note, remove=own)
     covered = [
         row
         for row in rows.get(note.owned.name, ())
         if row not in own and row not in going and note.owned.covers(*_key(row))
     ]
-    if own and note.successor and any(_says(row, note.successor) for row in texts):
-        return _Verdict(note, remove=own)
-    if not own and note.waits:
-        return _Verdict(_after_listing(note))
     is_with_ours = any(row.value in note.owned_values or note.is_staying for row in covered)
-    contested = None
-    if own and _is_unread(note, texts):
-        contested = msgspec.structs.replace(note, is_given_up=False)
-        is_given_up = not _may_be_desired(note, is_desired)
-        if is_with_ours and not (is_given_up and note.is_given_up):
-            # Kept once more: the other owner, whose record may not have been added, may be removing its text for the
-            # same reason. If both did, nobody would own the record.
-            return _Verdict(msgspec.structs.replace(note, is_given_up=is_given_up), contested=contested)
-    elif not own or is_with_ours or (covered and note.is_done):
-        # The text is gone, or its record is there (with any values once all writes have succeeded). external-dns takes
-        # care of the rest, unless the record is to go, perhaps only after the call was answered, or another text of
-        # ours is beside it.
-        is_going = note.is_leaving and not _may_be_desired(note, is_desired)
-        is_open = note.waits or (own and (is_going or not is_only_text))
+    may_be_desired = _may_be_desired(note, is_desired)
+    contested = msgspec.structs.replace(note, is_given_up=False) if _is_unread(note, texts) else None
+    if contested and is_with_ours and (may_be_desired or not note.is_given_up):
+        # Kept once more: the other owner, whose record may not have been added, may be removing its text for the same
+        # reason. If both did, nobody would own the record.
+        return _Verdict(msgspec.structs.replace(note, is_given_up=not may_be_desired), contested=contested)
+    if not contested and (is_with_ours or (covered and note.is_done)):
+        # The record is there (with any values once all writes have succeeded). external-dns takes care of the rest,
+        # unless the record is to go, perhaps only after the call was answered, or another text of ours is beside it.
+        is_going = note.is_leaving and not may_be_desired
+        is_open = note.waits or is_going or not is_only_text
         return _Verdict(_after_listing(done(note)) if is_open else None)
+    # The text vouches for nothing, for somebody else's record, or for ours that is left to the owner who claims it.
     kept = _after_listing(note)
     if covered and not is_with_ours:
         return _Verdict(kept, claims=own, contested=contested)
-    is_unwanted = not note.waits and (note.is_leaving or not _may_be_desired(note, is_desired))
+    is_unwanted = not note.waits and (note.is_leaving or not may_be_desired)
     is_removed = is_unwanted or _is_held_by_another(note, rows)
     return _Verdict(kept, remove=own if is_removed else (), contested=contested)
 
