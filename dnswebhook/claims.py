@@ -82,10 +82,10 @@ class Claims:
             return ""
         seen = [row for name in names for row in self._seen_texts.get(name, ())]
         elsewhere = self._seen_elsewhere_for(subject)
-        with_affix = [row for row in elsewhere if owner_in(row.value) in ("", subject.owner)]
+        its_owners = {"", subject.owner}  # an encrypted text may be its own
+        with_affix = [row for row in elsewhere if owner_in(row.value) in its_owners]
+        own = [row for row in seen if owner_in(row.value) in its_owners] + with_affix
         may_wait = subject.key not in self._insisted
-        # An encrypted text may be its own.
-        own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
         if may_wait and own and not any(row.value in self._served_texts.get(row.name, ()) for row in own):
             gone = repr(own[0].name)
             return (
@@ -95,20 +95,10 @@ class Claims:
         if may_wait and not own:
             owners |= {owner_in(row.value): row.name for row in elsewhere}
         owners |= {owner_in(row.value): row.name for row in seen}  # even if it has been removed since
-        others = owners.keys() - {"", subject.owner}
-        is_first = may_wait and not own and not others
-        label = names[0].partition(".")[0]
-        if is_first and len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject, sent):
-            return (
-                f"external-dns has written none, since {label!r} would have {len(label)} octets and a label of a name "
-                f"has at most {MAX_LABEL_OCTETS}: it would neither change nor remove the record; shorten the name"
-            )
-        if is_first and self._told is None and subject.owner in self._served_owners:
-            return (
-                "external-dns sends no ownership record with it, and the store has none, so it has seen one before "
-                "dnswebhook was restarted: both will be written after the next listing"
-            )
-        if not others or not others.isdisjoint(taken_over) or with_affix:
+        others = owners.keys() - its_owners
+        if not others:
+            return "" if own or not may_wait else self._why_never_seen(subject, sent)
+        if with_affix or not others.isdisjoint(taken_over):
             return ""
         other = min(others)
         who = repr(excerpt(other, 100))
@@ -116,6 +106,22 @@ class Claims:
             f"external-dns has seen an ownership record of {who} for it, {owners[other]!r}, and writes no other beside "
             f"that: it will be written once that one is gone; if {who} no longer exists, remove that one by hand"
         )
+
+    def _why_never_seen(self, subject: Wish, sent: Collection[str]) -> str:
+        """Why external-dns sends no ownership record with `subject` although it has seen none, as far as we know; empty
+        if it keeps none."""
+        label = usual_names(*subject.key)[0].partition(".")[0]
+        if len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject, sent):
+            return (
+                f"external-dns has written none, since {label!r} would have {len(label)} octets and a label of a name "
+                f"has at most {MAX_LABEL_OCTETS}: it would neither change nor remove the record; shorten the name"
+            )
+        if self._told is None and subject.owner in self._served_owners:
+            return (
+                "external-dns sends no ownership record with it, and the store has none, so it has seen one before "
+                "dnswebhook was restarted: both will be written after the next listing"
+            )
+        return ""
 
     def _has_txt_registry(self, subject: Wish, sent: Collection[str]) -> bool:
         """Whether its external-dns keeps its ownership records in the store, as far as we know."""
