@@ -253,23 +253,25 @@ class Difference:
             return
         removed = {row.id: row for _, result in here for row in result.deletes}
         staying = [row for row in self._rows.get(name, ()) if row.id not in removed]
+        staying.sort(key=lambda row: not row.is_enabled)
         others_come = [wish.type for wish, result in here if wish.type != "CNAME" and result.creates]
         for wish, result in here:
+            if not result.creates:
+                continue
             # A disabled row is an obstacle only if something would be removed first: if the controller then objects to
             # the row, all of that would have to be put back. Otherwise the controller may decide.
-            is_cname = wish.type == "CNAME"
-            makes_room = any(is_cname or row.type == "CNAME" for row in removed.values())
-            in_the_way = [row for row in staying if is_cname or row.type == "CNAME"]
-            in_the_way = [row for row in in_the_way if row.is_enabled or makes_room]
-            in_the_way.sort(key=lambda row: not row.is_enabled)
-            obstacle = _told_as(in_the_way[0]) if in_the_way else ""
-            if wish.type == "CNAME" and not obstacle and others_come:
+            makes_room = any(_exclude_each_other(wish, row) for row in removed.values())
+            in_the_way = (row for row in staying if _exclude_each_other(wish, row) and (row.is_enabled or makes_room))
+            if row := next(in_the_way, None):
+                obstacle = _told_as(row)
+            elif wish.type == "CNAME" and others_come:
                 obstacle = f"a wanted {others_come[0]}"
-            if obstacle and result.creates:
-                values = excerpt(", ".join(spec.value for spec in result.creates))
-                detail = f"{values!r} cannot be added: the name also has {obstacle}, and a CNAME must stand alone"
-                self.refuse(wish, RefusalReason.CNAME_CONFLICT, detail)
-                result.creates = []
+            else:
+                continue
+            values = excerpt(", ".join(spec.value for spec in result.creates))
+            detail = f"{values!r} cannot be added: the name also has {obstacle}, and a CNAME must stand alone"
+            self.refuse(wish, RefusalReason.CNAME_CONFLICT, detail)
+            result.creates = []
         self._keep_unless_replaced(name)
 
     def _keep_out_of_loops(self, wish: Wish) -> None:
@@ -381,6 +383,11 @@ class Difference:
             leading = [wish for wish in wishes if wish.type in LEADING_TYPES]
             if any(wish.is_wanted and wish.key in self._refused for wish in leading) and self.is_emptied(name):
                 self._keep_unless_replaced(name, LEADING_TYPES)
+
+
+def _exclude_each_other(wish: Wish, row: Record) -> bool:
+    """Whether one name cannot have both, since a CNAME stands alone, without a second one too."""
+    return "CNAME" in (wish.type, row.type)
 
 
 def _told_as(row: Record) -> str:
