@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 _DROPPED: Final = re.compile(r"[\t\r\n]")
-_SECOND_SCHEME: Final = re.compile(r"[a-z]+://[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SECOND_SCHEME: Final = re.compile(r"[a-z]+://[a-z0-9][a-z0-9+.-]*://", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[^:\[\]]*)?")
 
 

@@ -22,8 +22,10 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smh])")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES_PER_UNIT: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.IGNORECASE)
-_CONTENTS: Final = ("-----BEGIN", "{", "LS0tLS1CRUdJTi", "eyJ", "eyA", "ewo", "YXBpVmVyc2lvbj")
+_CONTENTS: Final = ("-----BEGIN", "{", "LS0tLS1CRUdJTi", "eyJ", "YXBpVmVyc2lvbj")
 """How PEM, JSON, and in base64, as Secrets have them, PEM, JSON and a kubeconfig begin."""
+_INDENTED_JSON: Final = re.compile(r"(?:eyA|ewo)[^.]*")
+"""How JSON that begins with white space does in base64, which has no dots, unlike a file such as `ewok.pem`."""
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -49,7 +51,7 @@ def shown_path(text: str) -> str:
 
 
 def _is_content(text: str) -> bool:
-    return "\n" in text or text.startswith(_CONTENTS)
+    return "\n" in text or text.startswith(_CONTENTS) or _INDENTED_JSON.fullmatch(text) is not None
 
 
 def parse_duration(text: str) -> float:

@@ -160,6 +160,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("http://wss://host", "written twice"),
         ("http://git+ssh://host", "written twice"),
         ("https://h2-c.1://host", "written twice"),
+        ("http://80://host", "written twice"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
     ],

@@ -151,6 +151,11 @@ def test_content_in_place_of_a_files_name_is_refused_and_not_repeated(name: str,
     assert "PRIVATE" not in str(told.value)
 
 
+@pytest.mark.parametrize("name", ["ewok.pem", "eyA/key.pem", "key.pem"])
+def test_a_files_name_that_begins_as_json_does_in_base64_is_taken(name: str) -> None:
+    assert options("--config", name).config == name
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:8082", "[::1]:8082", "localhost:8082", "unix:/run/proxy.sock"])
 def test_unauthenticated_config_is_allowed_at_addresses_of_this_host_only(address: str) -> None:
     assert options("--allow-unauthenticated-config", "--config-addr", address).allow_unauthenticated_config
