@@ -105,6 +105,8 @@ def texts_of(*packages: str) -> Iterator[str]:
                 match node:
                     case ast.Constant(value=str(text)):
                         yield text
+                    case ast.Constant(value=bytes(octets)):
+                        yield octets.decode("latin-1")
                     case ast.JoinedStr(values=parts):
                         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in parts)
 
