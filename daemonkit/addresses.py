@@ -28,7 +28,7 @@ class ListenAddress:
         if "://" in text:
             raise ValueError(f"seen {text!r}, which is a URL, {wanted}")
         host, colon, port_text = text.rpartition(":")
-        if not colon:
+        if not colon or text.endswith("]"):
             raise ValueError(f"seen {text!r} without a port, {wanted}")
         if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and int(port_text) <= 0xFFFF):
             raise ValueError(f"seen port {port_text!r} in {text!r}, want 0 to 65535")
@@ -77,7 +77,8 @@ def _host(host: str, text: str, wanted: str) -> str:
             raise ValueError(f"seen {host!r} in {text!r}, want an IPv6 address in brackets") from None
         if address.is_link_local and not address.scope_id:
             raise ValueError(f"seen {text!r}, want the interface of a link-local address too, as in [{address}%eth0]")
-        return str(address)
+        # Listening on it as IPv6 would need a socket for both families.
+        return str(address.ipv4_mapped or address)
     try:
         return str(ipaddress.IPv4Address(host))
     except ValueError:

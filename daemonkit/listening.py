@@ -24,6 +24,7 @@ _REMEDIES = {
     errno.ENOENT: "; create its directory first, or choose another path",
     errno.ENOTDIR: "; choose a path in a directory",
     socket.EAI_NONAME: "; choose an address of this machine",
+    socket.EAI_AGAIN: "; choose an address of this machine, not a name",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
-from daemonkit.urls import split_url
+from daemonkit.urls import lacks_interface, split_url
 
 T = TypeVar("T")
 
@@ -201,6 +201,8 @@ def parse_url(text: str) -> str:
         )
     if is_mistyped_ipv4(parts.hostname):
         raise ValueError(f"seen {url!r}, whose host is {MISTYPED_IPV4}")
+    if lacks_interface(parts.hostname):
+        raise ValueError(f"seen {url!r}, want the interface of a link-local address too, as in [{parts.hostname}%eth0]")
     if parts.query or parts.fragment:
         raise ValueError(f"seen {url!r} with a query or fragment, {wanted}")
     return url.rstrip("/")

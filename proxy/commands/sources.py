@@ -13,7 +13,7 @@ from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
-from daemonkit.urls import split_url
+from daemonkit.urls import lacks_interface, split_url
 from daemonkit.values import shown_path
 from proxy.options import PREFIX, Options
 from proxy.supervisor.state import MAX_DOCUMENT_BYTES
@@ -90,6 +90,8 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
     try:
         parts = split_url(address)
         port = parts.port
+        if lacks_interface(parts.hostname or ""):
+            raise ValueError(f"want the interface of a link-local address too, as in [{parts.hostname}%eth0]")
         if port is None:  # http.client would look for it in an IPv6 address
             port = http.client.HTTPS_PORT if parts.scheme == "https" else http.client.HTTP_PORT
         if parts.scheme == "http" and parts.hostname:

@@ -16,6 +16,7 @@ from daemonkit.addresses import ListenAddress
         ("[::1]:65535", "::1", 65535),
         (" [0:0:0:0:0:0:0:1]:1 ", "::1", 1),
         ("[fe80::1%eth0]:80", "fe80::1%eth0", 80),
+        ("[::ffff:127.0.0.1]:80", "127.0.0.1", 80),
     ],
 )
 def test_host_and_port_are_understood(text: str, host: str, port: int) -> None:
@@ -32,6 +33,7 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
     [
         ("8080", "without a port"),
         ("127.0.0.1", "without a port"),
+        ("[::1]", "without a port"),
         ("host:http", "seen port 'http'"),
         ("host:65536", "want 0 to 65535"),
         ("host:" + "9" * 5000, "want 0 to 65535"),

@@ -163,6 +163,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("http://80://host", "written twice"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
+        ("http://[FE80:0::1]:8082", r"the interface of a link-local address too, as in \[fe80:0::1%eth0\]"),
     ],
 )
 def test_an_unusable_url_is_refused(text: str, message: str) -> None:

@@ -10,14 +10,13 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server), the Net
 
 import unicodedata
 from enum import StrEnum
-from ipaddress import IPv6Address
 from urllib.parse import quote
 
 import msgspec
 
 from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
-from daemonkit.urls import split_url
+from daemonkit.urls import lacks_interface, split_url
 
 _APPLICATION_PATH = "/proxy/network"
 _DEFAULT_PORTS = {"https": 443, "http": 80}
@@ -83,7 +82,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(
             f"UNIFI_HOST {_shown(typed)!r} has a host that is too long for DNS, or a label of it is empty or too long"
         )
-    if _lacks_interface(host):
+    if lacks_interface(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")
     if parts.query or parts.fragment:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has a query or fragment, want scheme and host")
@@ -98,14 +97,6 @@ def _is_name(host: str) -> bool:
     """Letters and digits of other scripts too, with their marks, which IDNA encodes; underscores are in names of
     containers."""
     return all(char in ".-_" or unicodedata.category(char)[0] in "LMN" for char in host)
-
-
-def _lacks_interface(host: str) -> bool:
-    try:
-        address = IPv6Address(host)
-    except ValueError:
-        return False
-    return address.is_link_local and not address.scope_id
 
 
 def _shown(typed: str) -> str:

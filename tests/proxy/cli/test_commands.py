@@ -674,6 +674,7 @@ def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(
         (["--proxy", "https://[::1"], {}, ["https://[::1", "Invalid IPv6 URL"]),
         (["--proxy", "http://u:geheim@127.0.0.1:1"], {}, ["explain: --proxy: seen a URL with credentials in it, want"]),
         (["--proxy", "https://[::1]x:1"], {}, ["https://[::1]x:1", "IPv6"]),
+        (["--proxy", "http://[fe80::1]:1"], {}, ["the interface of a link-local address too, as in [fe80::1%eth0]"]),
     ],
 )
 def test_unusable_options_for_asking_a_proxy_are_reported_with_the_reason(
