@@ -1,8 +1,8 @@
 """What a worker counts: plain numbers, since a metric library would cost microseconds on every request.
 
 Created and changed by the loop's thread. Names come from documents, so there are as many series as the document has
-routes and backends, but at most MAX_SERIES of each; later ones are counted under OTHER. The supervisor gets the counts
-from time to time, adds them up over its workers, and exports them as metrics.
+routes, backends and doors, but at most MAX_SERIES of each; later ones are counted under OTHER. The supervisor gets the
+counts from time to time, adds them up over its workers, and exports them as metrics.
 """
 
 from collections.abc import Callable
@@ -100,6 +100,8 @@ class DoorStats(msgspec.Struct, gc=False):
     accepted: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)
     """By `RefusalCause`."""
+    drops: int = 0
+    """`Stats.drops` when the series began."""
 
 
 class EdgeStats(msgspec.Struct, gc=False):
@@ -140,8 +142,8 @@ class Stats(msgspec.Struct):
     def backend(self, key: str, limit: int | None = MAX_SERIES) -> BackendStats:
         return _series(self.backends, key, partial(BackendStats, drops=self.drops), limit)
 
-    def door(self, name: str) -> DoorStats:
-        return _series(self.doors, name, DoorStats, MAX_SERIES)
+    def door(self, name: str, limit: int | None = MAX_SERIES) -> DoorStats:
+        return _series(self.doors, name, partial(DoorStats, drops=self.drops), limit)
 
     def edge(self, conn_index: int) -> EdgeStats:
         return self.edges.setdefault(conn_index, EdgeStats())

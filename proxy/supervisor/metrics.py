@@ -1,8 +1,8 @@
 """The proxy's metrics: the numbers of all workers, added up at each scrape.
 
 Workers count in plain integers (`proxy.stats`); nothing is counted here. Counters survive the replacement of a worker.
-Each worker has at most `proxy.stats.MAX_SERIES` series of a kind. Series of removed routes and backends are dropped
-after `departed.LINGER_S`.
+Each worker has at most `proxy.stats.MAX_SERIES` series of a kind. Series of removed routes, backends and doors are
+dropped after `departed.LINGER_S`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -12,17 +12,19 @@ import msgspec
 
 from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, EdgeStats, Outcomes, RouteStats, Stats
 
-_S = TypeVar("_S", RouteStats, BackendStats)
+_S = TypeVar("_S", RouteStats, BackendStats, DoorStats)
 
 
 class Series(NamedTuple):
     """Series named after something in the document, which are removed after it."""
 
-    kind: Literal["routes", "backends"]
+    kind: Literal["routes", "backends", "doors"]
     name: str
 
 
-_LASTING = frozenset((Series("routes", NO_ROUTE), Series("routes", OTHER), Series("backends", OTHER)))
+_LASTING = frozenset(
+    (Series("routes", NO_ROUTE), Series("routes", OTHER), Series("backends", OTHER), Series("doors", OTHER))
+)
 
 
 class Totals:
@@ -72,12 +74,20 @@ class Totals:
 
 
 def _series(stats: Stats) -> set[Series]:
-    return {*(Series("routes", name) for name in stats.routes), *(Series("backends", key) for key in stats.backends)}
+    return {
+        *(Series("routes", name) for name in stats.routes),
+        *(Series("backends", key) for key in stats.backends),
+        *(Series("doors", name) for name in stats.doors),
+    }
 
 
 def _missing(before: Stats, now: Stats) -> Stats:
     """The series of `before` that are not in `now`, or only as ones that have begun again."""
-    return Stats(routes=_ended(before.routes, now.routes), backends=_ended(before.backends, now.backends))
+    return Stats(
+        routes=_ended(before.routes, now.routes),
+        backends=_ended(before.backends, now.backends),
+        doors=_ended(before.doors, now.doors),
+    )
 
 
 def _ended(before: dict[str, _S], now: dict[str, _S]) -> dict[str, _S]:
@@ -102,7 +112,7 @@ def add(total: Stats, stats: Stats, *, limit: int | None = None) -> None:
     for key, backend in stats.backends.items():
         _add_backend(total.backend(key, limit), backend)
     for name, door in stats.doors.items():
-        _add_door(total.door(name), door)
+        _add_door(total.door(name, limit), door)
     for conn_index, edge in stats.edges.items():
         _add_edge(total.edge(conn_index), edge)
     total.swaps += stats.swaps

@@ -5,6 +5,6 @@ channel. It keeps nothing on disk, and ends when it is drained or when the super
 
 main > worker                           from the command line to the loop; the control channel
 dataplane · swap                        doors, exchanges and backends put together; the next table, in slices
-departed                                counts of routes and backends that have left it
+departed                                counts of routes, backends and doors that have left it
 freeheap · sparefiles · orphans         memory returned, descriptors reserved, an end without a supervisor
 """

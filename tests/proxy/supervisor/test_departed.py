@@ -1,4 +1,4 @@
-"""Metrics of removed routes and backends: kept for a while, then dropped everywhere at once."""
+"""Metrics of removed routes, backends and doors: kept for a while, then dropped everywhere at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ def counted(**requests: int) -> Stats:
 
 def shown(*slots: Totals) -> dict[str, tuple[int, int]]:
     """Requests by name of route and backend."""
-    total = Stats()
-    for slot in slots:
-        slot.add_to(total)
+    total = total_of(*slots)
     names = total.routes.keys() | total.backends.keys()
     return {name: (total.route(name).responses[2], total.backend(name).requests) for name in names}
 
@@ -122,3 +120,24 @@ def test_the_series_of_removed_routes_are_bounded() -> None:
 
     assert len(seen) == MAX_SERIES + 1
     assert sum(requests for requests, _ in seen.values()) == 3 * MAX_SERIES
+
+
+def test_the_counts_of_a_closed_door_are_exported_for_a_while() -> None:
+    totals, departed = Totals(), Departed()
+    open_door, closed = Stats(), Stats()
+    open_door.door(":80").accepted = 7
+    totals.update(open_door)
+    totals.update(closed)
+
+    departed.forget([totals], 0.0)
+    assert total_of(totals).doors[":80"].accepted == 7
+
+    departed.forget([totals], LINGER_S)
+    assert not total_of(totals).doors
+
+
+def total_of(*slots: Totals) -> Stats:
+    total = Stats()
+    for slot in slots:
+        slot.add_to(total)
+    return total

@@ -1,4 +1,4 @@
-"""A worker drops the counts of removed routes and backends once no request uses them."""
+"""A worker drops the counts of removed routes, backends and doors once nothing uses them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from proxy import document
 from proxy.routing import Table, compile_table
-from proxy.stats import NO_ROUTE, OTHER, Stats
+from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, DoorStats, Stats
 from proxy.supervisor.totals import Totals
 from proxy.worker.departed import Departed
 
@@ -157,3 +157,78 @@ def test_ten_thousand_routes_are_scanned_in_slices() -> None:
 
     assert sum(1 for _ in departed.let_go()) == 20
     assert sum(1 for _ in departed.let_go()) == 0
+
+
+def door_table(*ports: int) -> Table:
+    return compile_table(
+        document.Document(listeners=tuple(document.Listener(name=f"l{port}", port=port) for port in ports))
+    )
+
+
+class Doorkeeper:
+    """A worker whose doors are opened as `Doors` opens them: each keeps its counts for as long as it is open."""
+
+    def __init__(self) -> None:
+        self.stats, self.totals = Stats(), Totals()
+        self._departed = Departed(self.stats, lambda _key: False)
+        self.counts = dict[str, DoorStats]()
+
+    def use(self, *ports: int) -> None:
+        names = [f":{port}" for port in ports]
+        self.counts = {name: self.counts.get(name) or self.stats.door(name) for name in names}
+        self._departed.use(door_table(*ports))
+
+    def report(self) -> dict[str, int]:
+        """Clients accepted, by door, in all reports so far."""
+        self.totals.update(msgspec.msgpack.decode(msgspec.msgpack.encode(self.stats), type=Stats))
+        for _ in self._departed.let_go():
+            pass
+        total = Stats()
+        self.totals.add_to(total)
+        return {name: door.accepted for name, door in total.doors.items()}
+
+
+def test_a_closed_door_is_dropped_once_its_last_connection_has_gone() -> None:
+    worker = Doorkeeper()
+    worker.use(80, 81)
+    gone = worker.counts[":81"]
+    gone.accepted = gone.connections = 1
+    worker.use(80)
+    worker.report()
+    worker.report()
+    assert set(worker.stats.doors) == {":80", ":81"}
+
+    gone.connections = 0
+    assert worker.report() == {":80": 0, ":81": 1}
+    assert set(worker.stats.doors) == {":80"}
+    assert worker.report() == {":80": 0, ":81": 1}  # the supervisor shows it for a while
+
+
+def test_a_door_that_is_opened_again_counts_on() -> None:
+    worker = Doorkeeper()
+    worker.use(80)
+    worker.counts[":80"].accepted = 100
+    worker.use()
+    worker.report()
+    worker.use(80)  # found to have left, but not dropped yet
+    worker.report()
+    worker.counts[":80"].accepted += 1
+    assert worker.report() == {":80": 101}
+
+    worker.use()
+    worker.report()
+    worker.report()
+    assert not worker.stats.doors
+    worker.use(80)
+    worker.counts[":80"].accepted += 1
+    assert worker.report() == {":80": 102}
+
+
+def test_doors_that_come_and_go_do_not_use_up_the_names() -> None:
+    """Gateways may have ports of their own."""
+    worker = Doorkeeper()
+    for port in range(1, MAX_SERIES + 100):
+        worker.use(port)
+        worker.report()
+
+    assert set(worker.stats.doors) == {f":{port}" for port in (MAX_SERIES + 98, MAX_SERIES + 99)}
