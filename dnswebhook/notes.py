@@ -57,6 +57,8 @@ class Note(msgspec.Struct, frozen=True):
     waits: int = 0
     """For how many more listings it or its record may appear: a create without a response may yet be carried out, and a
     listing may be older than one that was confirmed."""
+    is_unlisted: bool = False
+    """It waits only because its create, which was confirmed, was not listed: until it is listed with its record."""
     is_whole: bool = False
     """The note is not about an ownership record but about a TXT set, which must have all `owned_values` or none;
     `value` is empty."""
@@ -150,6 +152,8 @@ def _verdict(
         # reason. If both did, nobody would own the record.
         return _Verdict(msgspec.structs.replace(note, is_given_up=not may_be_desired), contested=contested)
     if not contested and (is_with_ours or (covered and note.is_done)):
+        if note.is_unlisted:
+            note = msgspec.structs.replace(note, waits=0, is_unlisted=False)
         # The record is there (with any values once all writes have succeeded). external-dns takes care of the rest,
         # unless the record is to go, perhaps only after the call was answered, or another text of ours is beside it.
         is_going = note.is_leaving and not may_be_desired
@@ -210,7 +214,7 @@ def awaited(notes: Iterable[Note], pending: Set[RecordSpec]) -> tuple[Note, ...]
         has_record = counts[note.name] <= MAX_NOTED_TEXTS and any(note.owned.covers(*key) for key in keys)
         replacing = note.successor if note.is_staying else note.value
         if has_record or not texts.isdisjoint(((note.name, note.value), (note.name, replacing))):
-            found.append(msgspec.structs.replace(note, waits=LATE_LISTINGS))
+            found.append(msgspec.structs.replace(note, waits=LATE_LISTINGS, is_unlisted=False))
     return tuple(reversed(found))
 
 
@@ -218,7 +222,9 @@ def awaited_if_unlisted(notes: Iterable[Note], records: Iterable[Record]) -> tup
     """Notes about texts whose create was confirmed, set to wait for those that a listing lacks: it may be older."""
     texts = {(row.name, row.value) for row in records if row.type == "TXT"}
     return tuple(
-        note if (note.name, note.value) in texts else msgspec.structs.replace(note, waits=LATE_LISTINGS)
+        note
+        if (note.name, note.value) in texts
+        else msgspec.structs.replace(note, waits=LATE_LISTINGS, is_unlisted=True)
         for note in notes
     )
 

@@ -42,6 +42,11 @@ class OpenNotes:
         note = self._at(name).get(text)
         return note.waits if note else 0
 
+    def is_unlisted(self, name: str, text: str) -> bool:
+        """See `Note.is_unlisted`."""
+        note = self._at(name).get(text)
+        return note is not None and note.is_unlisted
+
     def late_texts(self, name: str) -> list[str]:
         """Texts of the ownership record `name` that may still appear, or whose record may."""
         return [text for text, note in self._at(name).items() if note.waits]

@@ -134,9 +134,14 @@ def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjec
     ]
     notes += [about(value, successor=successor) for value, successor in superseded.items()]
     waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
+    unlisted = {
+        each.value for each in notes if not each.successor and difference.notes.is_unlisted(wish.name, each.value)
+    }
     for old, new in replaced.items():  # what may appear late is noted under the new text
         waits[new] = max(waits[new], waits[old])
-    return [replace(each, waits=waits[each.value]) for each in notes]
+        if waits[old]:
+            unlisted.discard(new)
+    return [replace(each, waits=waits[each.value], is_unlisted=each.value in unlisted) for each in notes]
 
 
 def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:

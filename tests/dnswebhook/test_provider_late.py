@@ -314,6 +314,71 @@ def test_a_written_ownership_record_that_somebody_removes_with_its_record_is_for
     assert here.journal.notes == ()
 
 
+def test_an_ownership_record_that_was_removed_by_hand_and_written_again_goes_with_its_record(rig: Build) -> None:
+    """If it stayed, it would claim what somebody adds under that name."""
+    here = rig()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.loses_all()
+    here.listed()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    assert here.store.rows == {}
+    assert here.listed() == {}
+    assert here.journal.notes == ()
+
+
+def test_an_ownership_record_that_is_listed_late_with_its_record_is_removed_with_it(rig: Build) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.catch_up()
+    here.listed()
+
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    assert here.store.rows == {}
+
+
+def test_an_ownership_record_that_is_listed_late_stays_until_its_record_is_listed_too(rig: Build) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    (mine,) = (row for row in here.store.rows.values() if row.type == "A")
+    here.store.catch_up()
+    here.store.delete(mine, Deadline.after(WAIT_S))
+
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    assert set(here.listed()) == {"a-app.example.com"}
+    here.store.create(mine.spec, Deadline.after(WAIT_S))
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    assert here.store.rows == {}
+
+
+def test_an_ownership_text_that_is_listed_late_goes_once_its_successor_is_listed_too(rig: Build) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    reworded = HERITAGE.replace("ingress/default/app", "ingress/default/other")
+    here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(reworded,))])
+    written = dict(here.store.rows)
+    late = next(row for row in written.values() if row.value == reworded)
+    here.store.catch_up()
+    here.store.delete(late, Deadline.after(WAIT_S))
+    here.listed()
+
+    here.store.create(late.spec, Deadline.after(WAIT_S))
+
+    assert here.listed()["a-app.example.com"] == [reworded]
+
+
 # A store that confirms removals without carrying them out.
 
 
