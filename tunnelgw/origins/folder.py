@@ -5,6 +5,7 @@ import os
 import threading
 
 from daemonkit.secret import Secret
+from daemonkit.values import shown_path
 from tunnelgw.options import Options
 from tunnelgw.origins.origin import Threads
 from tunnelgw.report.events import Recorder
@@ -51,7 +52,7 @@ def _require_manifests(options: Options) -> None:
         os.scandir(path).close()
     except OSError as error:
         reason = f"{error.strerror}: want the folder with the manifests, see --manifests"
-        raise OSError(error.errno, reason, str(path)) from error
+        raise OSError(error.errno, reason, shown_path(str(path))) from None  # the cause repeats the path
 
 
 def _require_writable(options: Options) -> None:

@@ -319,6 +319,18 @@ def test_a_status_directory_that_cannot_be_created_ends_the_controller_with_an_e
     assert f"{tmp_path}/file/status" in line["error"]
 
 
+def test_a_manifest_in_place_of_the_folder_ends_the_controller_and_is_not_repeated() -> None:
+    content = "kind: Secret\nstringData: {token: hunter2}\n"
+    command = [sys.executable, "-m", "tunnelgw", "run", "--manifests", content]
+
+    with Process("tunnelgw", command) as controller:
+        exit_code = controller.wait(DEADLINE_S)
+
+    assert exit_code == 1
+    assert "want the folder with the manifests, see --manifests: '(the content of a file" in controller.lines[-1]
+    assert "hunter2" not in controller.tail
+
+
 def test_a_start_without_a_shared_proxy_is_logged(tmp_path: Path) -> None:
     loopback = ["--health-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"]
     command = [
