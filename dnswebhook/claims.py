@@ -111,7 +111,9 @@ class Claims:
         """Why external-dns sends no ownership record with `subject` although it has seen none, as far as we know; empty
         if it keeps none."""
         label = usual_names(*subject.key)[0].partition(".")[0]
-        if len(label) > MAX_LABEL_OCTETS and self._has_txt_registry(subject, sent):
+        # It changes what it owns: by an ownership record of the format of 0.17 and before, which has no type in front.
+        is_owned = subject.is_released
+        if len(label) > MAX_LABEL_OCTETS and not is_owned and self._has_txt_registry(subject, sent):
             return (
                 f"external-dns has written none, since {label!r} would have {len(label)} octets and a label of a name "
                 f"has at most {MAX_LABEL_OCTETS}: it would neither change nor remove the record; shorten the name"

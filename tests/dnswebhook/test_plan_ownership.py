@@ -528,6 +528,22 @@ def test_a_record_whose_first_label_is_too_long_for_an_ownership_record_is_refus
     assert steps(again) == []
 
 
+@pytest.mark.parametrize("prefix", ["", "owned."])
+def test_a_record_with_a_long_first_label_is_changed_if_its_ownership_record_has_no_type_in_front(prefix: str) -> None:
+    """external-dns 0.17 and before wrote that, and later releases still read it, but can write none with the type."""
+    long_name = f"{'x' * 62}.example.com"
+    old, more = (
+        Endpoint(long_name, "A", values, labels={"owner": "ours"})
+        for values in (("192.0.2.1",), ("192.0.2.1", "192.0.2.2"))
+    )
+    here = [row(long_name, "A", "192.0.2.1"), row(prefix + long_name, "TXT", text()), ADDRESS, txt_row(text())]
+
+    plan = planned(Changes(update_old=(old,), update_new=(more,)), *here)
+
+    assert plan.refusals == ()
+    assert [RecordSpec(long_name, "A", "192.0.2.2")] == [created(step) for step in steps(plan)]
+
+
 @pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
 @pytest.mark.parametrize("own", ["ed-a-app", "ed.a.app", "a.ed.app", "a-ed-app", "app-a", "a-app-ed"])
 def test_a_record_with_an_affixed_ownership_record_is_written_beside_a_leftover_of_another_owner(
