@@ -76,8 +76,8 @@ class Refused(Message, frozen=True):
 
 
 class Missed(Message, frozen=True):
-    """The worker had no descriptor or memory for a document, or for the sockets of these doors: send them again later.
-    The previous document stays in use."""
+    """The worker had no descriptor or memory for a document, or for the sockets of these doors, or the kernel does not
+    watch any more sockets: send them again later. The previous document stays in use."""
 
     doors: tuple[str, ...] = ()
 

@@ -35,6 +35,7 @@ from proxy.control import (
     mapped,
     sealed_file,
 )
+from proxy.doors.member import UNWATCHED
 from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
@@ -63,7 +64,7 @@ class Worker:
         self._sockets: dict[str, socket.socket] = {}
         """New sockets for the next document."""
         self._unserved: dict[str, socket.socket] = {}
-        """Sockets received with documents that we refused. They are kept for the next document that is used, since the
+        """Sockets received with documents that we did not use. They are kept for the next one that is used, since the
         supervisor does not send them again."""
         self._lacks_sockets = False
         """Some sockets for the next document did not arrive."""
@@ -208,13 +209,21 @@ class Worker:
             return
         try:
             yield from steps
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in UNWATCHED:
+                # That passes, so the document is wanted once more.
+                quiet_log.error("cannot watch a port of the document, trying again", error=error)
+                self._put_off(sockets, Missed())
+                return
             log.exception("bug: a document that was accepted cannot be used", document_version=order.version)
             self._refuse(order, sockets)
 
     def _refuse(self, order: TakeDocument, sockets: dict[str, socket.socket]) -> None:
+        self._put_off(sockets, Refused(order.generation, order.since))
+
+    def _put_off(self, sockets: dict[str, socket.socket], answer: FromWorker) -> None:
         _add(self._unserved, sockets.items())
-        self._say(Refused(order.generation, order.since))
+        self._say(answer)
 
     def _end(self) -> None:
         self.is_drained = True

@@ -10,9 +10,11 @@ import pytest
 from proxy import document
 from proxy.control import Missed, Ready, Refused, Taken, sealed_file
 from proxy.document import handover
+from proxy.doors.acceptor import Acceptor
 from tests.proxy.site import eventually
 from tests.proxy.worker.supervisor import WAIT_S, Supervisor, door_of
 from tests.support.limits import out_of_descriptors
+from tests.support.watches import watches_refused
 
 
 @pytest.fixture
@@ -111,6 +113,20 @@ def test_sockets_of_a_document_that_does_not_arrive_serve_when_it_is_sent_again(
         assert supervisor.hear() == Missed()
     supervisor.hand(1, 0, content)
     os.close(content)
+    assert supervisor.hear() == Taken(1)
+
+    assert is_served(listening)
+
+
+def test_sockets_that_the_kernel_does_not_watch_serve_when_their_document_is_sent_again(
+    supervisor: Supervisor, listening: socket.socket
+) -> None:
+    """The limit of what epoll watches may have been reached for a moment only."""
+    supervisor.give(listening)
+    with watches_refused(Acceptor):
+        supervisor.tell(1, 0, whole(listening))
+        assert supervisor.hear() == Missed()
+    supervisor.tell(1, 0, whole(listening))
     assert supervisor.hear() == Taken(1)
 
     assert is_served(listening)
