@@ -401,15 +401,19 @@ class Tunnel:
 
     def _move(self, place: Place) -> None:
         """Have a connection unregister, to be dialled again at once; one at a time."""
-        if place.slot is not None and not any(other.is_moving for other in self.places):
+        if place.slot is not None and not self._is_one_moving:
             place.is_moving = True
             place.slot.order(Withdraw(place.number))
+
+    @property
+    def _is_one_moving(self) -> bool:
+        return any(place.is_moving for place in self.places)
 
     # -- spreading connections over the workers ----------------------------------------------------------------------
 
     def _spread_when_due(self, now_s: float) -> None:
         """Move a connection away from the fullest worker, so that a worker that started later gets its share."""
-        if now_s < self._spread_at_s:
+        if now_s < self._spread_at_s or self._is_one_moving:
             return
         self._spread_at_s = math.inf
         counts = self._counts(registers=True)

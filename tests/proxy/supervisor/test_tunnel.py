@@ -623,6 +623,47 @@ def test_connections_that_are_spread_as_evenly_as_they_can_be_stay_where_they_ar
             until(is_settled, "no further move")
 
 
+def test_no_connection_is_said_to_move_to_another_worker_while_another_one_moves(
+    edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_s = 0.0
+    monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
+    stop, full, free = threading.Event(), PlayedWorker(), PlayedWorker()
+
+    def registers(worker: PlayedWorker) -> None:
+        dial = worker.hears(ToEdge).order
+        assert isinstance(dial, Dial)
+        worker.says(OfEdge(Registered(dial.number, "id", "LIS")))
+
+    searches = Searches(edge, found(edge.addresses))
+    with caplog.at_level("INFO"), fleet_of(full, free) as fleet:
+        settings = TunnelSettings(2, IpVersion.AUTO, registers_without_configuration=False)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        full.says(Taken(1))
+        until(lambda: fleet.slots[0].taken == 1, "word of it")
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        registers(full)
+        registers(full)
+        free.says(Taken(1))
+        until(lambda: fleet.slots[1].taken == 1, "word of it")
+        tunnel.use_token(Secret(new_tunnel().token))
+        assert full.hears(ToEdge).order == Withdraw(1)
+        for passed_s in (60.0, 120.0):  # noqa: B007 - the clock reads it; the second is after any event before
+            looked = threading.Event()
+            for event in (lambda: None, looked.set):
+                tunnel._events.put(event)
+            assert looked.wait(WAIT_S)
+        told = lines_of(caplog, "moving an edge connection to another worker")
+        full.says(OfEdge(Ended(1, FailureCause.LOST, "unregistered", 0.0, 60.0)))
+        registers(free)
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert told == []
+
+
 def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_the_edge(
     edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
