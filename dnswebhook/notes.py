@@ -58,7 +58,8 @@ class Note(msgspec.Struct, frozen=True):
     """For how many more listings it or its record may appear: a create without a response may yet be carried out, and a
     listing may be older than one that was confirmed."""
     is_unlisted: bool = False
-    """It waits only because its create, which was confirmed, was not listed: until it is listed with its record."""
+    """It waits only because its create, which was confirmed, was not listed: until it is listed with its whole
+    record."""
     is_whole: bool = False
     """The note is not about an ownership record but about a TXT set, which must have all `owned_values` or none;
     `value` is empty."""
@@ -152,7 +153,7 @@ def _verdict(
         # reason. If both did, nobody would own the record.
         return _Verdict(msgspec.structs.replace(note, is_given_up=not may_be_desired), contested=contested)
     if not contested and (is_with_ours or (covered and note.is_done)):
-        if note.is_unlisted:
+        if note.is_unlisted and note.owned_values <= {row.value for row in covered}:
             note = msgspec.structs.replace(note, waits=0, is_unlisted=False)
         # The record is there (with any values once all writes have succeeded). external-dns takes care of the rest,
         # unless the record is to go, perhaps only after the call was answered, or another text of ours is beside it.

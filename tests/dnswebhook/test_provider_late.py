@@ -361,6 +361,41 @@ def test_an_ownership_record_that_is_listed_late_stays_until_its_record_is_liste
     assert here.store.rows == {}
 
 
+def test_an_ownership_record_that_is_listed_late_stays_until_its_record_is_listed_completely(rig: Build) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com", "192.0.2.1", "192.0.2.2"), OWNERSHIP])
+    here.listed()
+    (late,) = (row for row in here.store.rows.values() if row.value == "192.0.2.2")
+    here.store.catch_up()
+    here.store.delete(late, Deadline.after(WAIT_S))
+    here.listed()
+
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    here.store.create(late.spec, Deadline.after(WAIT_S))
+
+    assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": [HERITAGE]}
+
+
+def test_an_ownership_record_that_is_listed_late_stays_while_only_a_record_of_somebody_else_is_listed(
+    rig: Build,
+) -> None:
+    here = rig()
+    here.store.lag()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    (mine,) = (row for row in here.store.rows.values() if row.type == "A")
+    here.store.catch_up()
+    here.store.delete(mine, Deadline.after(WAIT_S))
+    here.store.create(RecordSpec("app.example.com", "A", "198.51.100.1"), Deadline.after(WAIT_S))
+    here.listed()
+
+    here.apply(delete=[a("app.example.com", "198.51.100.1"), OWNERSHIP])
+    here.store.create(mine.spec, Deadline.after(WAIT_S))
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [HERITAGE]}
+
+
 def test_an_ownership_text_that_is_listed_late_goes_once_its_successor_is_listed_too(rig: Build) -> None:
     here = rig()
     here.store.lag()
