@@ -712,6 +712,7 @@ def with_a_new_definition(
 ) -> Iterator[World]:
     """The definition of HTTPRoute has come, which is not served yet; then another watch has received a Service."""
     is_installed = threading.Event()
+    store = Store(patience_s=3600.0)
 
     def definition(send: Send) -> None:
         is_installed.wait(DEADLINE_S)
@@ -719,18 +720,18 @@ def with_a_new_definition(
         api.stay(send)
 
     def service(send: Send) -> None:
-        assert wait_until(lambda: world.store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 1, DEADLINE_S)
+        assert wait_until(lambda: store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 1, DEADLINE_S)
         send({"type": "ADDED", "object": {"metadata": route("web", "6")["metadata"], "spec": {}}})
         api.stay(send)
 
     api.refusals[GROUP] = api.refusals[ROUTES] = (404, {"code": 404, "reason": "NotFound"})
     api.refusals[CRDS] = definition
     api.refusals[SERVICES] = service
-    with running(api.kubeconfig(tmp_path), timing, Store(patience_s=3600.0)) as world:
+    with running(api.kubeconfig(tmp_path), timing, store) as world:
         world.until(lambda change: True, "the first listing, without the kind")
         before()
         is_installed.set()
-        assert wait_until(lambda: world.store.counts()[Kind.SERVICE, True] == 1, DEADLINE_S)
+        assert wait_until(lambda: store.counts()[Kind.SERVICE, True] == 1, DEADLINE_S)
         yield world
 
 
@@ -827,6 +828,7 @@ def test_a_kind_whose_definition_has_changed_is_listed_at_once_and_again_later(
 ) -> None:
     """Not all servers of a cluster know the new definition at once."""
     is_watched = threading.Event()
+    store = Store()
 
     def definitions(send: Send) -> None:
         is_watched.wait(DEADLINE_S)
@@ -837,7 +839,7 @@ def test_a_kind_whose_definition_has_changed_is_listed_at_once_and_again_later(
 
     def one_event(send: Send) -> None:
         is_watched.set()
-        assert wait_until(lambda: world.store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 2, DEADLINE_S)
+        assert wait_until(lambda: store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 2, DEADLINE_S)
         send({"type": "ADDED", "object": route("a", "6")})
         api.stay(send)
 
@@ -847,7 +849,7 @@ def test_a_kind_whose_definition_has_changed_is_listed_at_once_and_again_later(
     api.watches.put(one_event)
     api.watches.put(lambda send: send({"type": "ADDED", "object": route("a", "8")}))
     api.watches.put(api.stay)
-    with running(api.kubeconfig(tmp_path)) as world:
+    with running(api.kubeconfig(tmp_path), store=store):
         assert [query(api).get("resourceVersion") for _ in range(5)] == [None, "5", None, "7", None]
 
 
