@@ -166,9 +166,11 @@ class Courier(Generic[P]):
         while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
             try:
                 remarks = self.target.deliver(parcel)
-            except Withheld:
+            except Withheld as reason:
+                forget_frames(reason)  # they would keep the exception, and all that the target has, in memory
                 next_visit_s = time.monotonic() + FIRST_PAUSE_S
             except Undelivered as failure:
+                forget_frames(failure)
                 if self._stopping.is_set():
                     return
                 self._was_there |= not failure.is_absent
@@ -177,7 +179,6 @@ class Courier(Generic[P]):
                 self._note_failure(parcel, failure, pause_s, is_starting=is_starting)
                 not_before_s = time.monotonic() + failure.retry_after_s
                 next_visit_s = time.monotonic() + pause_s
-                forget_frames(failure)  # they would keep the failure, and all that the target has, in memory
             else:
                 self._was_there = True
                 caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from daemonkit.logformat import JsonFormatter
+from tests.support.lettinggo import uncollected
 from tunnelgw.deliver.courier import STARTING_S, Courier, Undelivered, Withheld
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 
@@ -47,7 +48,8 @@ class Doorstep:
             self.changed.notify_all()
         self.open.wait(WAIT_S)
         if self.failures:
-            raise self.failures.pop(0)
+            failure = self.failures.pop(0)
+            raise failure  # whose traceback refers to this variable, as those of libraries do
         return self.remarks
 
     def close(self) -> None:
@@ -259,6 +261,21 @@ def test_a_courier_without_a_parcel_stops() -> None:
         pass
 
     assert target.brought == []
+
+
+@pytest.mark.parametrize("failure", [Undelivered, Withheld])
+def test_a_delivery_that_fails_while_the_courier_is_stopped_leaves_no_reference_cycle(
+    failure: type[Exception],
+) -> None:
+    target, desk = Doorstep(), Desk()
+    target.open.clear()
+    with uncollected() as garbage:
+        target.failures = [failure("down")]
+        with couriered(target, desk) as courier:
+            courier.send(Parcel("one"))
+            target.wait_for(1)
+
+        assert not garbage("tunnelgw")
 
 
 def test_a_failure_is_logged_once_without_repeating_its_cause(caplog: pytest.LogCaptureFixture) -> None:
