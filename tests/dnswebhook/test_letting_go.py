@@ -12,8 +12,12 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
+from daemonkit.causes import forget_frames
+from daemonkit.secret import Secret
 from dnswebhook.app import Limits, WebhookApp
+from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.errors import StoreError
 from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.provider import Policy, Provider
@@ -108,3 +112,19 @@ def test_a_failed_probe_leaves_no_reply_in_memory(store: UnifiStore, controller:
         assert replies_alive() == before
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("effect", ["400", "403", "too much", "half"])
+def test_a_login_that_fails_while_the_controller_is_identified_leaves_nothing_of_it_in_memory(
+    controller: Controller, open_store: OpenStore, effect: str
+) -> None:
+    """The password is among it, and a probe tries anew every few seconds."""
+    store = open_store(controller, user=controller.username, password=Secret(controller.password))
+    controller.fault(faults.html_page(200), on="list")  # to those who are not logged in
+    controller.fault(EFFECTS[effect](), on="login")
+    with uncollected() as garbage:
+        with pytest.raises(StoreError) as told:
+            store.probe(Deadline.after(WAIT_S))
+        forget_frames(told.value)
+
+        assert not [each for each in garbage("dnswebhook") if not isinstance(each, Exception)]

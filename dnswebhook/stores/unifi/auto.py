@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from daemonkit.causes import forget_frames
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreUnreachable
 from dnswebhook.stores.unifi import replies
@@ -79,8 +80,10 @@ class Detector:
                 self._log_in(candidate, deadline)
             except CredentialsRefused as error:
                 refused.append(str(error))
+                forget_frames(error)
             except StoreUnreachable as error:
                 tried.append(str(error))
+                forget_frames(error)
             else:
                 return candidate
         if refused:
