@@ -282,8 +282,8 @@ class Run:
                 self._store.delete(record, self._deadline)
             except NotFound:
                 continue
-            except StoreError:
-                return False
+            except StoreError as error:
+                forget_frames(error)
             return False
         return True
 

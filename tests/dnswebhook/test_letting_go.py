@@ -128,3 +128,19 @@ def test_a_login_that_fails_while_the_controller_is_identified_leaves_nothing_of
         forget_frames(told.value)
 
         assert not [each for each in garbage("dnswebhook") if not isinstance(each, Exception)]
+
+
+def test_a_removal_that_cannot_be_confirmed_leaves_no_reply_in_memory(
+    controller: Controller, open_store: OpenStore
+) -> None:
+    """The store is asked once more whether a row is gone before a CNAME takes its place."""
+    alias = {"dnsName": OTHER["dnsName"], "recordType": "CNAME", "targets": ["x.example.net"]}
+    app = app_on(open_store(controller, api="v2"))
+    controller.quirks.accepts_cname_overlap = True
+    assert lets_go(app, "/records", "POST", json.dumps({"create": [OTHER]}).encode())
+    unconfirmed = controller.fault(Truncate(), on="delete", nth=2)
+    with uncollected() as garbage:
+        lets_go(app, "/records", "POST", json.dumps({"updateOld": [OTHER], "updateNew": [alias]}).encode())
+
+        assert unconfirmed.strikes
+        assert not [each for each in garbage("dnswebhook") if not isinstance(each, Exception)]
