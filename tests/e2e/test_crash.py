@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dnswebhook.model import Endpoint
+from tests.proxy.site import eventually
 from tests.support.client_model import HardError
 from tests.support.controller import Hang
 from tests.support.daemon import Daemon
@@ -56,7 +57,7 @@ class Crash:
         self._database = directory / "records.sqlite3"
 
     @contextmanager
-    def prepared(self, daemon: Daemon) -> Iterator[Callable[[], object]]:
+    def prepared(self) -> Iterator[Callable[[], object]]:
         """Within the block applies stop half way; the callable returns once one has got there."""
         if isinstance(self.view, UnifiView):
             controller = self.view.controller
@@ -65,14 +66,12 @@ class Crash:
             controller.faults.clear()
             controller.release_hangs()
             return
-        written = sum(is_write(line) for line in daemon.lines)
-        with self._hanging_disk():
-            nth = written + WRITES_BEFORE_THE_CRASH
-            yield lambda: daemon.wait_for_line(is_write, "a write", DEADLINE_S, nth)
+        with self._hanging_disk() as written:
+            yield lambda: eventually(lambda: written() >= WRITES_BEFORE_THE_CRASH, "writes are done", DEADLINE_S)
 
     @contextmanager
-    def _hanging_disk(self) -> Iterator[None]:
-        """The write after those never ends its count."""
+    def _hanging_disk(self) -> Iterator[Callable[[], int]]:
+        """The write after those never ends its count. The callable returns how many are done."""
         last = f"CASE WHEN (SELECT count(*) FROM written) > {WRITES_BEFORE_THE_CRASH} THEN -1 ELSE 1 END"
         count = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {last}) SELECT max(n) FROM c"
         with closing(sqlite3.connect(self._database)) as connection:
@@ -80,14 +79,10 @@ class Crash:
             for event in ("INSERT", "UPDATE", "DELETE"):
                 steps = f"INSERT INTO written VALUES (0); {count};"
                 connection.execute(f"CREATE TRIGGER slow_{event} AFTER {event} ON record BEGIN {steps} END")
-            yield
+            yield lambda: int(connection.execute("SELECT count(*) FROM written").fetchone()[0])
             for event in ("INSERT", "UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER slow_{event}")
             connection.execute("DROP TABLE written")
-
-
-def is_write(line: str) -> bool:
-    return '"record written"' in line
 
 
 @pytest.fixture(params=["embedded", "v2"])
@@ -107,7 +102,7 @@ def test_after_a_crash_the_passes_end_with_exactly_the_wanted_rows(crash: Crash,
         view.add(FOREIGN)
         loop.settle(before)
 
-        with crash.prepared(daemon) as wait_for_the_middle:
+        with crash.prepared() as wait_for_the_middle:
             interrupted = threading.Thread(target=_until_the_crash, args=(loop, after), daemon=True)
             interrupted.start()
             wait_for_the_middle()
