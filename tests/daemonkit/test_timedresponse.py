@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import select
 import time
 
 import pytest
@@ -64,6 +65,8 @@ def test_where_both_limits_are_the_same_a_peer_that_has_said_nothing_is_silent_a
     with SocketBackend(lambda dialogue: drip(dialogue, begin, b"")) as backend:
         connection = asked(backend.port, LIMIT_S)
         connection.sock.settimeout(LIMIT_S)
+        if begin:
+            assert select.select([connection.sock], [], [], PATIENCE_S)[0], "the limit begins once it is there"
 
         with pytest.raises(TimeoutError, match=said):
             connection.getresponse().read()
