@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 import trustme
 
 from daemonkit.tlssocket import TlsSocket
 from daemonkit.wsgistreams import Head, Input, Output
-from tests.daemonkit.conftest import EchoApp, Serve
+from tests.daemonkit.conftest import EchoApp, Limits, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 from tests.proxy.loop.keyupdates import key_updates
 from tests.proxy.loop.sides import tcp_pair
@@ -470,8 +471,9 @@ def test_every_valid_host_is_served(serve: Serve, host: str) -> None:
 
 def test_every_refusal_has_the_date_at_which_it_is_made(serve: Serve) -> None:
     """RFC 9110, 6.6.1; also where no worker is involved, as for the 408."""
-    port = serve(header_timeout_s=0.3).bound_address.port
-    for request_, status_code in ((b"GET x HTTP/1.1\r\nHost: x\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n", 408)):
+    patient, hasty = serve().bound_address.port, serve(header_timeout_s=1.5).bound_address.port
+    malformed, late = b"GET x HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n"
+    for port, request_, status_code in ((patient, malformed, 400), (hasty, late, 408)):
         with RawClient(port) as client:
             before = datetime.now(UTC).replace(microsecond=0)
             client.send(request_)
@@ -785,20 +787,22 @@ def test_an_incomplete_tls_record_of_a_body_is_answered_408_at_its_total_timeout
 
 
 @pytest.mark.parametrize(
-    ("request_", "status"),
+    ("request_", "status", "limits"),
     [
-        (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
-        (b"GET /stream HTTP/1.0\r\n\r\n", b"200"),
-        (b"GET /boom HTTP/1.1\r\nHost: x\r\n\r\n", b"500"),
-        (b"GET / HTTP/1.1\r\n", b"408"),
+        (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", b"400", {}),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"200", {"idle_timeout_s": 0.5}),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200", {}),
+        (b"GET /stream HTTP/1.0\r\n\r\n", b"200", {}),
+        (b"GET /boom HTTP/1.1\r\nHost: x\r\n\r\n", b"500", {}),
+        (b"GET / HTTP/1.1\r\n", b"408", {"header_timeout_s": 2.0}),  # within which the handshake must be complete
     ],
     ids=["refused", "idle", "asked to close", "without a length", "failed", "late"],
 )
-def test_a_tls_connection_ends_with_close_notify(serve: Serve, tmp_path: Path, request_: bytes, status: bytes) -> None:
+def test_a_tls_connection_ends_with_close_notify(
+    serve: Serve, tmp_path: Path, request_: bytes, status: bytes, limits: Limits
+) -> None:
     """Without it a client cannot tell the end from a cut (RFC 8446, 6.1)."""
-    with tls_client(serve, tmp_path) as client:
+    with tls_client(serve, tmp_path, **limits) as client:
         client.sendall(request_)
 
         assert client.recv(65536).startswith(b"HTTP/1.1 " + status)
@@ -816,13 +820,13 @@ def test_a_tls_connection_whose_answer_was_cut_off_ends_without_close_notify(ser
 
 
 @contextlib.contextmanager
-def tls_client(serve: Serve, folder: Path) -> Iterator[ssl.SSLSocket]:
-    """Of a server with short timeouts; an end without close_notify is an error."""
+def tls_client(serve: Serve, folder: Path, **limits: Unpack[Limits]) -> Iterator[ssl.SSLSocket]:
+    """An end without close_notify is an error."""
     authority, pair = trustme.CA(), str(folder / "both.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
-    port = serve(tls=(pair, pair), header_timeout_s=0.5, idle_timeout_s=0.5).bound_address.port
+    port = serve(tls=(pair, pair), **limits).bound_address.port
     connection = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
     with context.wrap_socket(connection, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as client:
         yield client
