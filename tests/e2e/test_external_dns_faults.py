@@ -165,14 +165,14 @@ def test_external_dns_logs_of_our_errors_what_the_manual_explains(scene: Scene, 
     """It shows no more than the status, so this is where a user begins to search."""
     scene.desire({"a-one": WANTED["a-one"]})
     outcomes = {}
-    for operation, message, answer in (
-        ("list", "failed to get records with code 502", "store unreachable"),
-        ("create", "failed to apply changes", "store unreachable"),
+    for operation, method, message, answer in (
+        ("list", "GET", "failed to get records with code 502", "store unreachable"),
+        ("create", "POST", "failed to apply changes", "store unreachable"),
     ):
         fault = store.controller.fault(faults.bad_gateway(), operation)
         outcomes[message] = scene.external_dns.once()
         store.controller.faults.remove(fault)
-        assert [line["answer"] for line in scene.daemon.lines_of("request refused")][-1] == answer
+        scene.daemon.wait_for_message("request refused", method=method, path="/records", answer=answer)
         assert f"`{answer}`" in manual_of("dnswebhook")
     for url, message in (
         (f"{scene.recorder.url}/records/", "unexpected status code 404"),
