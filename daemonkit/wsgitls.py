@@ -15,6 +15,7 @@ from typing import Any, Final
 from cheroot import errors
 from cheroot.ssl import Adapter
 
+from daemonkit.causes import forget_frames
 from daemonkit.filereading import read_input
 from daemonkit.logs import Logger
 from daemonkit.memoryfile import memory_file
@@ -71,6 +72,7 @@ class Tls(Adapter):
         except UnusablePair as error:
             if states != self._told:
                 self._log.error("cannot renew the certificate, the previous one stays in use", error=error)
+            forget_frames(error)  # its frames hold the key and this connection, one also the error
         else:
             self._states = states
             self._log.info("certificate renewed", path=self.certificate)

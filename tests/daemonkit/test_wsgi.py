@@ -35,6 +35,7 @@ from daemonkit.wsgirequest import Connection
 from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+from tests.support.lettinggo import uncollected
 from tests.support.limits import open_files_limited
 from tests.support.requirements import not_possible_here
 from tests.support.watches import watches_refused
@@ -290,6 +291,19 @@ def test_a_half_renewed_certificate_is_logged_once_and_the_previous_one_stays_in
     assert "KEY_VALUES_MISMATCH" in str(line["error"])
     files.write_key()
     assert files.is_presented_at(port)
+
+
+def test_a_half_renewed_certificate_leaves_nothing_for_the_garbage_collector(serve: Serve, tmp_path: Path) -> None:
+    files = Renewal(tmp_path)
+    server = serve(tls=(str(files.chain), str(files.key)))
+    files.issue()
+    files.write_chain()
+    with uncollected() as garbage_of:
+        for _ in range(2):
+            ssl.get_server_certificate(("127.0.0.1", server.bound_address.port), timeout=DEADLINE_S)
+        server.drain(time.monotonic() + DEADLINE_S)
+
+        assert garbage_of("daemonkit") == []
 
 
 def test_a_key_from_a_pipe_is_not_read_again_when_the_chain_is_renewed(serve: Serve, tmp_path: Path) -> None:
