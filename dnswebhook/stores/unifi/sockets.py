@@ -104,19 +104,22 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     deadline_s = time.monotonic() + timeout_s
     addresses = resolve(host, port, timeout_s)
     failure: OSError = OSError(f"{host} has no address")
-    for index, (family, address) in enumerate(addresses):
-        remaining_s = deadline_s - time.monotonic()
-        if remaining_s <= 0:
-            raise TimeoutError(f"connecting to {host} took longer than {timeout_s:.1f} s") from failure
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(remaining_s / (len(addresses) - index))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
-        except OSError as error:
-            sock.close()
-            failure = error
-            continue
-        return sock
-    raise failure
+    try:
+        for index, (family, address) in enumerate(addresses):
+            remaining_s = deadline_s - time.monotonic()
+            if remaining_s <= 0:
+                raise TimeoutError(f"connecting to {host} took longer than {timeout_s:.1f} s") from failure
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.settimeout(remaining_s / (len(addresses) - index))
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
+            except OSError as error:
+                sock.close()
+                failure = error
+                continue
+            return sock
+        raise failure
+    finally:
+        del failure  # it refers to this frame, with the socket, and the frame refers to it

@@ -19,6 +19,7 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
 from tests.support.controller import Controller, generated_drafts
+from tests.support.lettinggo import uncollected
 
 WAIT_S = 30.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -162,6 +163,20 @@ def test_name_resolution_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) ->
             sockets.connect("unifi.lan", 443, 0.2)
     finally:
         release.set()
+
+
+def test_an_address_that_refuses_before_another_one_accepts_leaves_no_reference_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as refusing, socket.create_server(("127.0.0.1", 0)) as accepting:
+        refusing.bind(("127.0.0.1", 0))
+        found = [(each.family, each.type, 6, "", each.getsockname()) for each in (refusing, accepting)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with uncollected() as garbage:
+            with sockets.connect("unifi.lan", 443, WAIT_S) as sock:
+                assert sock.getpeername() == accepting.getsockname()
+
+            assert not garbage("dnswebhook")
 
 
 def test_lookups_that_hang_take_a_few_threads_and_the_last_one_answers_all_who_wait(
