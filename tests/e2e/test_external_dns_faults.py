@@ -173,6 +173,7 @@ def test_external_dns_logs_of_our_errors_what_the_manual_explains(scene: Scene, 
         outcomes[message] = scene.external_dns.once()
         store.controller.faults.remove(fault)
         scene.daemon.wait_for_message("request refused", method=method, path="/records", answer=answer)
+        assert {line["answer"] for line in scene.daemon.lines_of("request refused")} == {answer}
         assert f"`{answer}`" in manual_of("dnswebhook")
     for url, message in (
         (f"{scene.recorder.url}/records/", "unexpected status code 404"),
