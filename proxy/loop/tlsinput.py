@@ -27,7 +27,11 @@ class TlsInput:
     def receive(self, limit_bytes: int) -> bytes:
         """Like `recv`: a record, and those behind it as long as they are full: then a large body is arriving."""
         if self._held_error is not None:
-            raise self._held_error
+            error, self._held_error = self._held_error, None
+            try:
+                raise error
+            finally:
+                del error  # its frames refer to this one
         receive = self._sock.recv
         data = receive(TLS_RECORD_BYTES)
         if len(data) < TLS_RECORD_BYTES:
@@ -39,7 +43,7 @@ class TlsInput:
             except NOT_NOW:
                 break
             except OSError as error:
-                self._held_error = error
+                self._held_error = error.with_traceback(None)  # its frames refer to this object, and to `parts`
                 self.holds_end = True
                 break
             if not data:

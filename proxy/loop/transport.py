@@ -434,7 +434,7 @@ class Transport:
                 self._owner.on_eof()
             break
         if self._is_paused and self.reads_rest_before_loss and not self.is_closed:
-            self._withheld_loss = error
+            self._withheld_loss = error.with_traceback(None)  # its frames refer to this object
             self.is_writing = False
             self._rewatch()
             self._output.drop()

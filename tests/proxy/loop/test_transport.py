@@ -24,6 +24,7 @@ from tests.proxy.loop.sides import (
     turns,
     wait_for_the_end_of,
 )
+from tests.support.lettinggo import uncollected
 from tests.support.watches import watches_refused
 
 MANY_BYTES = 8 * 1024 * 1024
@@ -527,6 +528,24 @@ def test_a_connection_that_broke_while_reading_was_paused_can_be_ended(end: Call
         link.until(lambda: link.transport.is_closed)
 
         assert (link.side.error, bytes(link.side.received)) == (None, b"")
+
+
+def test_a_loss_that_was_told_late_leaves_no_reference_cycle() -> None:
+    with uncollected() as garbage:
+        with linked() as link:
+            link.transport.reads_rest_before_loss = True
+            link.transport.pause_reading()
+            reset(link.peer)
+            wait_for_the_end_of(link.transport._sock)
+            link.send(b"more")
+            link.transport.flush()
+            assert not link.transport.is_closed
+            link.transport.resume_reading()
+            turns(link.loop)
+            assert link.side.error is not None
+        del link
+
+        assert not [each for each in garbage("proxy") if isinstance(each, Transport)]
 
 
 def test_credit_for_output_to_a_closed_transport_is_returned() -> None:

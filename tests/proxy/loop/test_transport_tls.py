@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,7 @@ import trustme
 from daemonkit.tlssocket import TlsSocket
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from proxy.loop.output import TLS_RECORD_BYTES
+from proxy.loop.tlsinput import TlsInput
 from tests.proxy.loop.sides import (
     PATIENCE_S,
     SEND_BUFFER_BYTES,
@@ -26,7 +28,10 @@ from tests.proxy.loop.sides import (
     until,
     wait_for_the_end_of,
 )
+from tests.support.lettinggo import uncollected
 
+FORGED = b"\x17\x03\x03\x00\x20" + bytes(32)
+"""A record that cannot be decrypted."""
 MANY_BYTES = 4 * 1024 * 1024
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -352,6 +357,25 @@ def test_an_owner_that_raises_outside_a_socket_event_is_notified_too(
 
         assert isinstance(link.side.error, ConnectionAbortedError)
         assert "bug in the handler of a socket" in caplog.text
+
+
+@with_both_kinds
+@pytest.mark.parametrize("records", [2, 3])
+def test_an_error_behind_full_records_leaves_no_reference_cycle(
+    authority: trustme.CA, records: int, kind: Kind
+) -> None:
+    """With it all of those records would stay in memory."""
+    with uncollected() as garbage:
+        with linked(authority, kind=kind) as link:
+            link.transport.pause_reading()
+            link.peer.sendall(bytes(records * TLS_RECORD_BYTES))
+            socket.socket.sendall(link.peer, FORGED)
+            link.transport.resume_reading()
+            until(link.loop, partial(getattr, link.transport, "is_closed"))
+            assert isinstance(link.side.error, ssl.SSLError)
+        del link
+
+        assert not [each for each in garbage("proxy") if isinstance(each, TlsInput)]
 
 
 @with_both_kinds
