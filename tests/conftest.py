@@ -31,10 +31,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: sharing.place_of(item.nodeid.partition("::")[0]))
 
 
-def pytest_collection_finish() -> None:
-    """Ten thousand tests live until the end; traversing them per collection took a third of property tests' time."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Ten thousand tests live until the end; traversing them per collection took a third of property tests' time, and
+    while they are made an eighth of that."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import gc
 
 
 def thaw() -> None:
-    """Undo `gc.freeze` of the code under test, but not that of the whole run: see `pytest_collection_finish`.
+    """Undo `gc.freeze` of the code under test, but not that of the whole run: see `pytest_collection`.
 
     Otherwise each collection of all later tests would traverse ten thousand tests again.
     """

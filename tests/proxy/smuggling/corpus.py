@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ class Case:
     rejected: int | None
 
 
-def load() -> list[Case]:
-    return [_case(entry) for entry in yaml.safe_load(CORPUS.read_text(encoding="utf-8"))]
+@cache
+def load() -> tuple[Case, ...]:
+    return tuple(_case(entry) for entry in yaml.safe_load(CORPUS.read_text(encoding="utf-8")))
 
 
 def _case(entry: dict[str, Any]) -> Case:
