@@ -124,16 +124,23 @@ def foreign_rows(draw: st.DrawFn, kinds: frozenset[str]) -> tuple[HeldRow, ...]:
     return tuple(rows)
 
 
+# Not made anew for each draw: Hypothesis would validate them each time.
+OUR_TYPES = st.sampled_from(((), ("A",), ("A",), ("AAAA",), ("A", "AAAA"), ("CNAME",)))
+OUR_TARGETS = {
+    record_type: st.sets(st.sampled_from(values), min_size=1, max_size=1 if record_type == "CNAME" else 3)
+    for record_type, values in OUR_VALUES.items()
+}
+TTLS_S = st.sampled_from((60, 60, 300))
+
+
 @st.composite
 def wishes(draw: st.DrawFn) -> tuple[Endpoint, ...]:
     """At most one record set of each type and name, with no CNAME beside others."""
     wanted = []
     for name in NAMES:
-        for record_type in draw(st.sampled_from(((), ("A",), ("A",), ("AAAA",), ("A", "AAAA"), ("CNAME",)))):
-            values = st.sampled_from(OUR_VALUES[record_type])
-            most = 1 if record_type == "CNAME" else 3
-            targets = sorted(draw(st.sets(values, min_size=1, max_size=most)))
-            wanted.append(endpoint(name, record_type, *targets, ttl_s=draw(st.sampled_from((60, 60, 300)))))
+        for record_type in draw(OUR_TYPES):
+            targets = sorted(draw(OUR_TARGETS[record_type]))
+            wanted.append(endpoint(name, record_type, *targets, ttl_s=draw(TTLS_S)))
     return tuple(wanted)
 
 
