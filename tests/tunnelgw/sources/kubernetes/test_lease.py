@@ -139,7 +139,7 @@ def test_a_standby_logs_the_name_of_the_leader_once(
 ) -> None:
     caplog.set_level(logging.INFO, "tunnelgw.sources.kubernetes")
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ((leader,), until):
-        until(leader.leadership.is_held)
+        until(lambda: said(caplog) == [("leading", leader.name)])  # logged a moment after it holds the Lease
         with replicas(key, cluster.kubeconfig, timing=LASTING) as ((standby,), until_standby):
             until_standby(lambda: len(said(caplog)) > 1)
             renewed = version_of(cluster, key)
