@@ -48,6 +48,7 @@ class ScriptedApi:
         self.retry_after = ""
         """What every refusal says of it; empty: nothing."""
         self.is_over = threading.Event()
+        self._counting = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True).start()
 
@@ -66,6 +67,12 @@ class ScriptedApi:
         path.write_text(json.dumps(document))
         return path
 
+    def hold(self, path: str) -> int:
+        """From now on its requests wait for permits. Returns how many came before: none of those waits."""
+        with self._counting:
+            self.held[path] = threading.Semaphore(0)
+            return self.requested[path]
+
     def stay(self, _send: Send) -> None:
         """An answer to a watch on which nothing happens."""
         self.is_over.wait()
@@ -81,9 +88,11 @@ class ScriptedApi:
         self._server.server_close()
 
     def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
-        self.requested[path] += 1
-        if path in self.held:
-            self.held[path].acquire(timeout=60)
+        with self._counting:
+            self.requested[path] += 1
+            held = self.held.get(path)
+        if held is not None:
+            held.acquire(timeout=60)
         self.limits.update({path: query["limit"]} if "limit" in query else {})
         if path == self.recovers_at:
             self.refusals.clear()

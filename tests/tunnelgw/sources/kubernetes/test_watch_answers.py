@@ -777,8 +777,7 @@ def test_events_wait_for_a_kind_that_was_missing_for_long_while_it_is_searched_f
 
     def miss_for_long() -> None:
         assert wait_until(lambda: api.requested[group] >= SEARCHES * kinds, DEADLINE_S)
-        api.held[group] = threading.Semaphore(0)
-        held_from.append(api.requested[group])
+        held_from.append(api.hold(group))
 
     with with_a_new_definition(api, tmp_path, LONG_MISSING, miss_for_long) as world:
         assert wait_until(lambda: api.requested[group] >= held_from[0] + kinds, DEADLINE_S)
@@ -794,8 +793,7 @@ def test_events_wait_for_a_kind_that_was_missing_for_long_if_its_definition_come
 
     def begin_a_search() -> None:
         assert wait_until(lambda: api.requested[ROUTES] >= SEARCHES * requests_of_a_search, DEADLINE_S)
-        requested_before = api.requested[ROUTES]
-        api.held[ROUTES] = threading.Semaphore(0)
+        requested_before = api.hold(ROUTES)
         assert wait_until(lambda: api.requested[ROUTES] > requested_before, DEADLINE_S)
 
     with with_a_new_definition(api, tmp_path, LONG_MISSING, begin_a_search) as world:
