@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import backoff
 import msgspec
@@ -229,13 +230,21 @@ def test_a_target_is_visited_again_without_a_newer_parcel() -> None:
     assert len(desk.receipts) == 1, "a receipt that says nothing new is not reported"
 
 
-def test_a_target_is_visited_once_more_soon_after_its_first_delivery() -> None:
+def test_a_target_is_visited_once_more_soon_after_its_first_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now_s)
+    for module in ("tunnelgw.deliver.courier", __name__):
+        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr(backoff, "full_jitter", lambda _: 0.0)
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("down")]
     with couriered(target, desk, look_again_s=0.5) as courier:
         courier.send(Parcel("one"))
         desk.wait_for_current("one")
+        now_s = 100.4
         courier.send(Parcel("two"))  # news come before the second look, and do not replace it
+        desk.wait_for_current("two")
+        now_s = 100.5
         target.wait_for(4)
         courier.send(Parcel("three"))
         target.wait_for(5)
