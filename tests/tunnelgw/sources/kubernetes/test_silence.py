@@ -8,6 +8,7 @@ import socket
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from kubernetes.client import Configuration
@@ -106,11 +107,23 @@ def dripping(head: bytes) -> Script:
     [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 503 No\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow:"],
     ids=["answer", "refusal", "head"],
 )
-def test_an_answer_that_trickles_in_is_given_up_at_its_deadline(head: bytes) -> None:
-    with server_at(dripping(head)) as server:
+def test_an_answer_that_trickles_in_is_given_up_at_its_deadline(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0  # goes on with each byte: a server that is late itself would count as silent
+
+    def drip(dialogue: Dialogue) -> None:
+        nonlocal now_s
+        dialogue.read_request()
+        with contextlib.suppress(OSError):
+            dialogue.send(head)
+            while not dialogue.backend.over.wait(0.02):
+                dialogue.send(b" ")
+                now_s += WAIT_S / 4
+
+    monkeypatch.setattr("daemonkit.timedresponse.time", SimpleNamespace(monotonic=lambda: now_s))
+    with server_at(drip) as server:
         for _ in range(2):
-            with pytest.raises(Unreachable, match=r"GET /api: .* answers too slowly: .* not complete after 0\.5 s"):
-                server.request("GET", "/api", timeout_s=0.5)
+            with pytest.raises(Unreachable, match=r"GET /api: .* answers too slowly: .* not complete after 120 s"):
+                server.request("GET", "/api", timeout_s=WAIT_S)
 
 
 def test_a_watch_that_never_completes_an_event_is_given_up_at_its_deadline() -> None:
