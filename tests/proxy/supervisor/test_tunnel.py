@@ -88,11 +88,13 @@ def tunnel_of(
     fleet = Fleet([Begin(index, "error", "json", access_log) for index in range(workers)])
     settings = TunnelSettings(connections, IpVersion.AUTO, registers)
     tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
-    threads = [threading.Thread(target=run, daemon=True) for run in (*(slot.run for slot in fleet.slots), tunnel.run)]
+    threads = [threading.Thread(target=slot.run, daemon=True) for slot in fleet.slots]
     for thread in threads:
         thread.start()
     try:
-        fleet.start()
+        fleet.start()  # first, as in the daemon: some tests end workers with the first order
+        threads.append(threading.Thread(target=tunnel.run, daemon=True))
+        threads[-1].start()
         yield tunnel
     finally:
         tunnel.stop_is_near()
