@@ -131,7 +131,11 @@ class Attempting(Ending, ABC):
         if retry_s >= timers.request_s:
             return False
         timers.retry_s, timers.attempt_s = retry_s, math.inf
-        timers.set()
+        if delay_s:
+            timers.set()
+        else:
+            # Before requests that have yet to arrive: in their place behind those, it could be left out each time.
+            self._shared.loop.call_soon(self._on_time)
         if self._upload is not None:
             self._upload.rewind()
             self._weigh()
@@ -190,7 +194,7 @@ class Attempting(Ending, ABC):
 
     def _on_time(self) -> None:
         timers, departure = self._timers, self._departure
-        if timers is None or departure is None:
+        if timers is None or departure is None or self._is_over:
             return
         now_s = self._shared.loop.now_s
         if now_s >= timers.request_s:

@@ -133,6 +133,15 @@ def test_any_request_that_was_not_processed_is_retried(world: World, was_reused:
     assert world.pool.stream.wish.needs_new_connection is was_reused
 
 
+def test_a_request_that_was_not_processed_is_sent_again_before_any_that_has_yet_to_arrive(world: World) -> None:
+    """Otherwise a backend that processes few requests per connection could leave it out each time."""
+    world.begin(asked(b"POST"))
+    world.loop.deadline(lambda: world.pool.stream.fail(is_unprocessed=True)).set(world.loop.now_s)
+    world.wait()
+
+    assert len(world.pool.streams) == 2
+
+
 def test_a_request_repeatedly_not_processed_is_not_retried_forever(world: World) -> None:
     client = world.begin(asked(b"POST"))
     for tried in range(1, 5):
@@ -345,6 +354,15 @@ def test_a_client_that_disconnects_during_the_backoff_ends_the_retry(make_world:
     world.pool.stream.answer(503)
     client.leave()
     world.wait(5.0)
+
+    assert (len(world.pool.streams), world.record.reason, not world.services.running) == (1, "client_gone", True)
+
+
+def test_a_client_that_disconnects_before_an_immediate_retry_ends_it(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.fail(is_unprocessed=True)
+    client.leave()
+    world.wait()
 
     assert (len(world.pool.streams), world.record.reason, not world.services.running) == (1, "client_gone", True)
 
