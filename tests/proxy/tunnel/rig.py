@@ -36,9 +36,9 @@ def address_of(text: str) -> EdgeAddress:
 
 
 class Rig:
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge, clock: Clock | None = None) -> None:
         self.edge = edge
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.loop = Loop(self.clock)
         self.services = Services(self.loop)
         self.stats = Stats()

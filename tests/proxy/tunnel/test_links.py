@@ -16,6 +16,7 @@ from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION, MAX_UPDATE_BYTES
 from tests.proxy.h2.wire import data, headers
+from tests.proxy.loop.sides import Clock
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
 from tests.support.deafness import lose_data, wait_for_repeats_to
 from tests.support.edge.authority import EdgeAuthority
@@ -242,21 +243,22 @@ def test_a_registration_that_fails_ends_with_its_cause(
     ],
 )
 def test_a_silent_edge_ends_a_connection_at_its_timeout_and_not_before(
-    rig: Rig, hang: Hang, wait_s: float, cause: FailureCause, error: str
+    edge: Edge, hang: Hang, wait_s: float, cause: FailureCause, error: str
 ) -> None:
-    rig.edge.behave(Behaviour(hang=hang))
-    number = rig.dial()
-    (record,) = rig.edge.wait_for_attempts(1)
-    if hang is not Hang.BEFORE_TLS:
-        rig.edge.wait_for(lambda: record.tls_version is not None, "TLS")
-        join_handshakes(rig)
-        if hang is not Hang.BEFORE_HTTP:
-            settle(rig, record)
-    rig.pass_time(wait_s / 2)
-    assert not rig.reports
-    while not rig.reports:
-        rig.pass_time(1.5)
-    end = rig.wait_for_end(number)
+    edge.behave(Behaviour(hang=hang))
+    with Rig(edge, Clock(stands_still=True)) as rig:
+        number = rig.dial()
+        (record,) = edge.wait_for_attempts(1)
+        if hang is not Hang.BEFORE_TLS:
+            edge.wait_for(lambda: record.tls_version is not None, "TLS")
+            join_handshakes(rig)
+            if hang is not Hang.BEFORE_HTTP:
+                settle(rig, record)
+        rig.pass_time(wait_s / 2)
+        assert not rig.reports
+        while not rig.reports:
+            rig.pass_time(1.5)
+        end = rig.wait_for_end(number)
     assert (end.cause, end.error) == (cause, error)
 
 
