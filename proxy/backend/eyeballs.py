@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from daemonkit.causes import forget_frames
 from proxy.backend.resolver import Address, Addresses
 from proxy.loop import Loop
 
@@ -119,6 +120,8 @@ class _Attempt:
             if is_pending:
                 self._loop.watch(sock, self, reads=False, writes=True)
         except OSError as error:
+            # The race keeps the error, whose frames refer to the race.
+            forget_frames(error)
             self._end_soon(error)
             return
         if not is_pending:

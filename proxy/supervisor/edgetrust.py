@@ -5,13 +5,14 @@ answered. They are kept in the state directory and checked again when read from 
 for: the roots are then fetched, and kept when it answers.
 """
 
+import contextlib
 import hashlib
 import http.client
 import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -71,9 +72,8 @@ class NamedAuthorities:
             roots = read_regular(self._path, MAX_AUTHORITIES_BYTES).decode("ascii", "ignore")
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=roots)
         except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
             raise TrustUnavailable(
-                f"--edge-ca-file {self._path}: cannot read certificates (PEM) from it: {reason}"
+                f"--edge-ca-file {self._path}: cannot read certificates (PEM) from it: {_reason(error)}"
             ) from error
         except OSError as error:
             raise TrustUnavailable(f"cannot read --edge-ca-file {self._path}: {error.strerror}") from error
@@ -184,21 +184,35 @@ def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
 def _fetch_one(root: PublishedRoot) -> str:
     try:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
-        opener = urllib.request.build_opener(_TimedHandler(trusting()), _RedirectHandler())
-        with opener.open(request, timeout=_TIMEOUT_S) as response:
+        with _opener() as opener, opener.open(request, timeout=_TIMEOUT_S) as response:
             text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        seen = repr(error) if isinstance(error, http.client.HTTPException) else error
-        reason = getattr(error, "reason", None) or seen
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # the response, which it holds in a cycle
-        raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}") from error
+        raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {_reason(error)}") from error
     found = _fingerprints(text)
     if found != [root.sha256]:
         raise TrustUnavailable(
             f"{root.url} is not the expected certificate: SHA-256 {', '.join(found) or 'none'}, want {root.sha256}"
         )
     return text.strip() + "\n"
+
+
+def _reason(error: Exception) -> str:
+    # A text, since a variable that held the error would keep it alive, and its frames.
+    seen = repr(error) if isinstance(error, http.client.HTTPException) else error
+    return str(getattr(error, "reason", None) or seen)
+
+
+@contextlib.contextmanager
+def _opener() -> Iterator[urllib.request.OpenerDirector]:
+    """Ends the cycles of an opener and its handlers, one of which has all authorities of the system: a MiB or more."""
+    opener = urllib.request.build_opener(_TimedHandler(trusting()), _RedirectHandler())
+    try:
+        yield opener
+    finally:
+        for handler in opener.handlers:  # type: ignore[attr-defined]
+            del handler.parent
 
 
 class _TimedHandler(urllib.request.HTTPSHandler):

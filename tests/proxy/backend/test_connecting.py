@@ -23,6 +23,7 @@ from tests.proxy.backend.names import V4, V6, Names, named
 from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import Owed, World, world
 from tests.support.descriptors import open_descriptors
+from tests.support.lettinggo import uncollected
 from tests.support.watches import watches_refused
 
 NOWHERE = "255.255.255.255"
@@ -536,3 +537,13 @@ def test_an_attempt_that_the_kernel_does_not_watch_fails_at_once_for_lack_of_res
         assert answer.failure is not None
         assert answer.failure.reason is Reason.OVERLOAD
         assert w.fetch().status_code == 200
+
+
+def test_an_attempt_that_the_kernel_does_not_watch_leaves_no_reference_cycle() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer))
+        with uncollected() as garbage_of, watches_refused(object):
+            assert w.fetch().failure is not None
+            w.turns()
+
+            assert [one for one in garbage_of("proxy") if isinstance(one, Race)] == []

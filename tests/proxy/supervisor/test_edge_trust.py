@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import trustme
 
@@ -29,6 +30,7 @@ from proxy.supervisor.edgetrust import (
 )
 from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.certificates import bare_ca
+from tests.support.lettinggo import uncollected
 from tests.support.oddfiles import in_its_place
 from tests.support.socketbackend import Dialogue, SocketBackend
 
@@ -341,6 +343,36 @@ def test_the_connection_of_an_error_is_closed_at_once(system_authority: trustme.
             assert closed.wait(DEADLINE_S)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/ecc.pem", "/gone.pem"])
+def test_a_download_leaves_no_reference_cycle_whatever_its_outcome(publisher: Publisher, path: str) -> None:
+    """It would hold the authorities of the system until the garbage collector runs, once a minute while it fails."""
+    root = publisher.published[0]
+    wanted = msgspec.structs.replace(root, url=root.url.replace("/ecc.pem", path))
+    with uncollected() as garbage_of:
+        with contextlib.suppress(TrustUnavailable):
+            fetch([wanted])
+
+        assert garbage_of("proxy") == []
+
+
+def test_an_attempt_to_download_from_nobody_leaves_no_reference_cycle() -> None:
+    with uncollected() as garbage_of:
+        with pytest.raises(TrustUnavailable, match="refused"):
+            fetch([PublishedRoot("https://localhost:1/x.pem", "0" * 64)])
+
+        assert garbage_of("proxy") == []
+
+
+def test_an_edge_ca_file_that_cannot_be_used_leaves_no_reference_cycle(tmp_path: Path) -> None:
+    (tmp_path / "edge.pem").touch()
+    trust = edge_trust(str(tmp_path / "edge.pem"), None)
+    with uncollected() as garbage_of:
+        with contextlib.suppress(TrustUnavailable):
+            trust.roots()
+
+        assert garbage_of("proxy") == []
 
 
 @pytest.mark.parametrize(
