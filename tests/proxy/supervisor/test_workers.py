@@ -168,7 +168,7 @@ def test_a_worker_that_keeps_dying_is_restarted_more_and_more_slowly_and_makes_t
     with reserved_port() as port, Proxy() as proxy:
         proxy.use(fixed(port))
         delays = []
-        for nth in range(1, 6):
+        for nth in range(1, 7):
             os.kill(proxy.worker_pid(0, nth), signal.SIGKILL)
             wait_for_death(proxy, nth)
             delays.append([line for line in proxy.log if line.get("msg", "").startswith("worker died")][-1]["delay_s"])
