@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from proxy.backend.pools import Pools
+from proxy.doors.h2connection import H2Connection
+from proxy.exchange.exchange import Exchange
 from proxy.exchange.services import Services
 from proxy.routing import socket_door
 from tests.proxy.doors.rig import Rig, listening_socket, plain, port_of, table_of
@@ -62,6 +64,15 @@ class Proxy(Rig):
             self.doors.prepare(table, sockets)()
 
         self.call(use)
+
+
+def streams_with_data(connection: H2Connection) -> list[int]:
+    """Those with data for the client that waits: for its turn, or, once that came, for the socket."""
+    return [
+        stream.stream_id
+        for stream in connection._streams.values()
+        if isinstance(stream.exchange, Exchange) and stream.progress_of(stream.exchange._stream) is not None
+    ]
 
 
 Chain = tuple[Proxy, Rig]

@@ -9,7 +9,7 @@ from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
 from proxy.exchange.exchange import Exchange
-from tests.proxy.doors.chain import LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.chain import LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over, streams_with_data
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S
 
@@ -144,13 +144,14 @@ def test_a_download_waiting_for_its_turn_is_not_idle_while_the_client_reads(chai
     proxy, _ = chain
     with Reader(proxy) as client:
         client.begin_downloads(4 * DOWNLOADS)
-        output, waiting = connection_of(proxy)._transport._output, connection_of(proxy).turns.waiting
+        connection = connection_of(proxy)
+        output = connection._transport._output
         for _ in range(LEAPS):
             before_bytes = proxy.call(lambda: output.acknowledged_bytes)
             while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
                 client.sock.recv(4 * KIB)
             # A backend that comes late would be idle itself.
-            proxy.wait_for(lambda: len(waiting) == 4 * DOWNLOADS, "data of each download")
+            proxy.wait_for(lambda: len(streams_with_data(connection)) == 4 * DOWNLOADS, "data of each download")
             proxy.pass_time(UNTIL_A_LOOK_S)
         assert [] == [record.reason for record in proxy.records if record.reason]
         for _ in range(4):

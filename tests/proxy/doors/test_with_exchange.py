@@ -18,7 +18,16 @@ from proxy.heads import NeverIndexedField
 from proxy.loop.output import Output
 from tests.proxy.backend.h2peer import H2Peer, speaks
 from tests.proxy.backend.servers import backend
-from tests.proxy.doors.chain import IDLE_S, LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.chain import (
+    IDLE_S,
+    LEAPS,
+    PROTOCOLS,
+    UNTIL_A_LOOK_S,
+    Chain,
+    Proxy,
+    chain_over,
+    streams_with_data,
+)
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
 
@@ -228,8 +237,8 @@ def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(cha
     proxy, _ = chain
     with slow_client(proxy) as sock:
         connection = downloads_of(f"/bulk/{50 * MIB}", sock, proxy)
-        turns, output = connection.turns, connection._transport._output
-        proxy.wait_for(lambda: len(turns.waiting) == 8 and output.queued_bytes > 0, "a full socket")
+        output = connection._transport._output
+        proxy.wait_for(lambda: len(streams_with_data(connection)) == 8 and output.queued_bytes > 0, "a full socket")
         read_slowly(sock, 1024, proxy, output)
         assert not proxy.records
         for _ in range(4):
