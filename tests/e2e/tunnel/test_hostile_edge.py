@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 
@@ -19,6 +20,9 @@ from tests.support.recordingbackend import Received, RecordingBackend, Reply
 FIRST = 101
 """Number of the first stream that a test opens by hand."""
 HEAL_S = 60.0
+MOST_ATTEMPTS = 3
+"""A flood that a busy machine takes ten seconds to read is none: limits count anew every ten seconds, and PINGs stay
+unanswered, as our peer reads nothing meanwhile."""
 MAX_GROWTH_BYTES = 16 << 20
 OPEN = headers(FIRST, POST, frames.END_HEADERS)
 FRAGMENT = bytes(frames.MIN_MAX_FRAME_BYTES)
@@ -122,24 +126,37 @@ def site() -> Iterator[Site]:
 def test_an_attack_ends_its_connection_and_no_other(site: Site, name: str) -> None:
     attack, code, reason = ATTACKS[name]
     raw = attack()
-    with site.hostile.register() as peer:
-        (record,) = site.edge.wait_for_registered(1, HEAL_S)
-        held = site.edge.call("/held")
-        (pid,) = site.proxy.worker_pids
-        before_bytes = resident_bytes(pid)
+    for nth in range(1, 1 + MOST_ATTEMPTS):
+        with site.hostile.register() as peer:
+            (record,) = site.edge.wait_for_registered(1, HEAL_S)
+            held = site.edge.call("/held")
+            (pid,) = site.proxy.worker_pids
+            before_bytes = resident_bytes(pid)
 
-        peer.send_raw(raw)
-        goaway = peer.read_to_end()
+            peer.send_raw(raw)
+            goaway = peer.read_to_end()
 
-        assert resident_bytes(pid) - before_bytes < MAX_GROWTH_BYTES
-        assert goaway is None or (goaway[0] == code and goaway[1].startswith(reason)), goaway
-    line = site.proxy.wait_for_message(RETRY_LINE, edge=site.hostile.address)
-    assert line["error"].startswith(f"the edge broke HTTP/2: {reason}")
+            assert resident_bytes(pid) - before_bytes < MAX_GROWTH_BYTES
+        error = error_of(site, nth)
+        if "answered no PING" not in error:
+            break
+    assert goaway is None or (goaway[0] == code and goaway[1].startswith(reason)), goaway
+    assert error.startswith(f"the edge broke HTTP/2: {reason}")
     with site.hostile.register():
         assert site.edge.ledger.registered == [record], "the other connection"
         assert site.edge.call("/after").read_all() == b"/after"
         assert held.lost is None
-        site.proxy.wait_for_line(lambda line: REGISTERED_LINE in line, "a third registration", HEAL_S, 3)
+        site.proxy.wait_for_line(lambda line: REGISTERED_LINE in line, "another registration", HEAL_S, 2 + nth)
+
+
+def error_of(site: Site, nth: int) -> str:
+    """Why the hostile connection ended for the nth time."""
+
+    def is_wanted(line: str) -> bool:
+        return RETRY_LINE in line and site.hostile.address in line
+
+    line = site.proxy.wait_for_line(is_wanted, f"end {nth} of the hostile connection", HEAL_S, nth)
+    return str(json.loads(line)["error"])
 
 
 def test_a_bomb_of_field_references_before_registration_ends_its_connection(site: Site) -> None:
